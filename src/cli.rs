@@ -1,0 +1,87 @@
+//! The command line: one file a subcommand, each of which parses, calls and prints.
+
+mod devices;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::{config, inventory};
+
+/// Devices for Kubernetes Dynamic Resource Allocation, and for containers without a cluster.
+#[derive(Debug, Parser)]
+#[command(name = "claimfs", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Devices(devices::Devices),
+}
+
+/// What ends a subcommand without success.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("{0}\nfix: write one (examples/config.yaml is a start), or name another with --config")]
+    NoConfig(#[source] config::Error),
+    #[error(transparent)]
+    Config(config::Error),
+    #[error(transparent)]
+    Inventory(#[from] inventory::Error),
+    #[error("the host name {host:?} is no name of a Kubernetes node\nfix: give one with --node-name")]
+    HostName { host: String },
+    #[error("cannot write the output: {0}")]
+    Output(#[source] std::io::Error),
+    #[error("cannot start: {0}")]
+    Start(#[source] std::io::Error),
+}
+
+impl Error {
+    /// 1: not possible; 2: asked for wrongly.
+    fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::NoConfig(_) | Self::Config(_) | Self::HostName { .. } => ExitCode::from(2),
+            Self::Inventory(_) | Self::Output(_) | Self::Start(_) => ExitCode::FAILURE,
+        }
+    }
+}
+
+impl From<config::Error> for Error {
+    fn from(error: config::Error) -> Self {
+        match &error {
+            config::Error::Read { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+                Self::NoConfig(error)
+            }
+            _ => Self::Config(error),
+        }
+    }
+}
+
+/// Runs the command that the process was started with.
+#[must_use]
+pub fn run() -> ExitCode {
+    let Cli { command } = Cli::parse();
+    let outcome = match command {
+        Command::Devices(devices) => devices.run(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            error.exit_code()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,184 @@
+use std::path::Path;
+
+use super::*;
+
+fn parse_file(text: &str) -> Result<Config, String> {
+    Config::parse(Path::new("config.yaml"), text).map_err(|error| error.to_string())
+}
+
+/// The message without the excerpt, which has a test of its own.
+fn refused(text: &str) -> String {
+    let message = parse_file(text).expect_err("must be refused");
+    message.lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_whole_file_is_read() {
+    let config = parse_file(
+        "
+driver: example.com
+sources:
+- name: gpu
+  simulated: {count: 8}
+  attributes: {model: {string: LATEST-GPU-MODEL}, driverVersion: {version: 1.0.0}, ecc: {bool: true}, cores: {int: 5}}
+  capacity: {memory: 80Gi}
+- name: kvm
+  dev: {paths: [/dev/kvm]}
+  shared: {max: 110}
+",
+    )
+    .unwrap();
+    assert_eq!(config.driver.as_str(), "example.com");
+    assert_eq!(config.sources[0].discovery, Discovery::Simulated { count: 8 });
+    let attributes: Vec<String> = config.sources[0]
+        .properties
+        .attributes()
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    assert_eq!(attributes, ["cores=5", "driverVersion=1.0.0", "ecc=true", "model=LATEST-GPU-MODEL"]);
+    assert_eq!(config.sources[1].sharing, Sharing::Shared { max: NonZeroU32::new(110).unwrap() });
+    assert_eq!(config.sources[1].properties.capacity()[&Sharing::capacity_name()], Quantity::whole(110));
+}
+
+#[test]
+fn the_driver_has_a_default() {
+    assert_eq!(parse_file("sources: []").unwrap().driver.as_str(), "claimfs.dev");
+}
+
+#[test]
+fn every_flaw_is_answered_with_place_and_what_is_allowed() {
+    let cases = [
+        ("", "config.yaml:1:1: the file ends here; it must have `sources`"),
+        ("- a", "config.yaml:1:1: must be a mapping of names to values"),
+        ("sources: [", "config.yaml:1:10: sources: unclosed bracket '['"),
+        (
+            "driver: Claim_FS\nsources: []",
+            "config.yaml:1:9: driver: driver name \"Claim_FS\": must be a DNS name",
+        ),
+        ("sourcs: []", "config.yaml:1:1: unknown field `sourcs`; allowed: driver, sources"),
+        ("driver: a.b", "config.yaml:1:1: `sources` is missing"),
+        ("sources: []\n---\nsources: []", "config.yaml:3:1: only one document (`---`) is allowed"),
+        ("sources:\n  name: gpu", "config.yaml:2:3: sources: must be a list"),
+        ("sources:\n- simulated: {count: 1}", "config.yaml:2:3: sources[0]: `name` is missing"),
+        (
+            "sources:\n- name: gpu",
+            "config.yaml:2:3: sources[0]: says not what its devices are; one of: simulated, dev",
+        ),
+        (
+            "sources:\n- name: gpu\n  simulatd: {count: 8}",
+            "config.yaml:3:3: sources[0]: unknown field `simulatd`; allowed: name, simulated, dev, attributes, capacity, shared",
+        ),
+        (
+            "sources:\n- name: gpu\n  simulated: {count: eight}",
+            "config.yaml:3:22: sources[0].simulated.count: must be a whole number from 0 to 4294967295",
+        ),
+        (
+            "sources:\n- name: gpu\n  simulated: {count: 0}",
+            "config.yaml:3:22: sources[0].simulated.count: 0 devices; allowed: 1 to 10000",
+        ),
+        (
+            "sources:\n- name: gpu\n  simulated: {count: 1}\n  dev: {paths: [/dev/kvm]}",
+            "config.yaml:4:8: sources[0]: a source is either simulated or dev; make it two sources",
+        ),
+        (
+            "sources:\n- name: GPU\n  simulated: {count: 1}",
+            "config.yaml:2:9: sources[0].name: source name \"GPU\": must be a DNS label",
+        ),
+        (
+            "sources:\n- name: a\n  simulated: {count: 1}\n- name: a\n  simulated: {count: 1}",
+            "config.yaml:4:9: sources[1].name: \"a\" is the name of sources[0] already; every source has its own",
+        ),
+        ("sources:\n- name: a\n  name: b", "config.yaml:3:3: sources[0]: `name` is there twice"),
+        (
+            "sources:\n- name: a\n  dev: {paths: []}",
+            "config.yaml:3:8: sources[0].dev.paths: must name at least one path",
+        ),
+        (
+            "sources:\n- name: a\n  dev: {paths: [/etc/passwd]}",
+            "config.yaml:3:17: sources[0].dev.paths[0]: \"/etc/passwd\" is not under /dev",
+        ),
+        (
+            "sources:\n- name: a\n  dev: {paths: [/dev/../etc]}",
+            "config.yaml:3:17: sources[0].dev.paths[0]: \"/dev/../etc\" has an empty part",
+        ),
+        (
+            "sources:\n- name: a\n  dev: {paths: ['/dev/[']}",
+            "config.yaml:3:17: sources[0].dev.paths[0]: \"/dev/[\" is not a pattern: invalid range pattern",
+        ),
+        (
+            "sources:\n- name: a\n  simulated: {count: 1}\n  attributes: {model: {strin: x}}",
+            "config.yaml:4:24: sources[0].attributes.model: unknown kind `strin`; allowed: bool, int, string, version",
+        ),
+        (
+            "sources:\n- name: a\n  simulated: {count: 1}\n  attributes: {model: {string: x, int: 4}}",
+            "config.yaml:4:35: sources[0].attributes.model",
+        ),
+        (
+            "sources:\n- name: a\n  simulated: {count: 1}\n  attributes: {no-dash: {int: 1}}",
+            "config.yaml:4:16: sources[0].attributes.no-dash: attribute name \"no-dash\": must be a C identifier",
+        ),
+        (
+            "sources:\n- name: a\n  simulated: {count: 1}\n  attributes: {v: {version: '1.0'}}",
+            "config.yaml:4:29: sources[0].attributes.v.version: version \"1.0\": ",
+        ),
+        (
+            "sources:\n- name: a\n  simulated: {count: 1}\n  capacity: {memory: 80GB}",
+            "config.yaml:4:22: sources[0].capacity.memory: quantity \"80GB\": must be a number",
+        ),
+        (
+            "sources:\n- name: a\n  simulated: {count: 1}\n  shared: {max: 0}",
+            "config.yaml:4:17: sources[0].shared.max: must be 1 or more",
+        ),
+        (
+            "sources:\n- name: a\n  simulated: {count: 1}\n  capacity: {shares: 4}\n  shared: {max: 2}",
+            "config.yaml:5:11: sources[0].shared: a shared device has the capacity shares already",
+        ),
+    ];
+    for (text, expected) in cases {
+        let message = refused(text);
+        assert!(message.starts_with(expected), "\n{text}\n gave      {message}\n expected  {expected}");
+    }
+}
+
+#[test]
+fn limits_of_the_api_are_refused_with_the_field() {
+    let long = "x".repeat(65);
+    let text =
+        format!("sources:\n- name: a\n  simulated: {{count: 1}}\n  attributes: {{m: {{string: {long}}}}}");
+    let message = refused(&text);
+    assert!(message.contains("sources[0].attributes.m.string: "), "{message}");
+    assert!(message.ends_with("has 65 bytes, an attribute holds at most 64"), "{message}");
+
+    let many: String = (0..33).map(|index| format!("    a{index:02}: {{int: 1}}\n")).collect();
+    let text = format!("sources:\n- name: a\n  simulated: {{count: 1}}\n  attributes:\n{many}");
+    assert_eq!(
+        refused(&text),
+        "config.yaml:37:10: sources[0].attributes: a32 would be number 33: a device has at most 32 attributes and capacities together"
+    );
+}
+
+#[test]
+fn the_excerpt_points_at_the_place() {
+    let message = parse_file("sources:\n- name: gpu\n  simulated: {count: many}\n").unwrap_err();
+    let excerpt: Vec<&str> = message.lines().skip(1).collect();
+    assert_eq!(excerpt, ["3 |   simulated: {count: many}", "  |                      ^"]);
+}
+
+#[test]
+fn hostile_yaml_ends_in_an_error() {
+    let deep = "[".repeat(10_000);
+    let bomb = format!(
+        "a: &a [x,x,x,x,x,x,x,x,x]\n{}",
+        ('b'..='j')
+            .map(|c| format!("{c}: &{c} [{}]\n", vec![format!("*{}", char::from(c as u8 - 1)); 9].join(",")))
+            .collect::<String>()
+    );
+    let long_line = format!("sources: {}", "x".repeat(100_000));
+    for text in
+        [deep.as_str(), &bomb, &long_line, "\u{0}", "sources: *none", "? [a]\n: b", "%YAML 9.9\n---\n"]
+    {
+        let message = parse_file(text).expect_err("must be refused");
+        assert!(message.len() < 1_000, "{} bytes", message.len());
+    }
+}

@@ -1,0 +1,127 @@
+//! The vocabulary of devices: names, attributes, capacity, nodes.
+//!
+//! [`Device`] is what discovery produces and everything else reads. The limits of the
+//! `resource.k8s.io` API hold by construction: a name, a text or a set of properties that the
+//! API server would refuse cannot be made.
+
+mod attribute;
+mod name;
+mod properties;
+mod quantity;
+
+use std::{num::NonZeroU32, path::PathBuf};
+
+pub use self::{
+    attribute::{AttributeValue, Text, TextError},
+    name::{AttributeName, DeviceName, DriverName, NameError, NodeName, SourceName},
+    properties::{Properties, PropertiesError},
+    quantity::{Quantity, QuantityError},
+};
+
+/// One device, as it would be published.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// Unique on this node, and the same after a reboot.
+    pub name: DeviceName,
+    /// The part of the configuration that it comes from.
+    pub source: SourceName,
+    /// How it was found.
+    pub kind: Kind,
+    /// Who may hold it at the same time.
+    pub sharing: Sharing,
+    /// What selectors and workloads see of it.
+    pub properties: Properties,
+    /// What a container gets in its `/dev`; a simulated device has none.
+    pub node: Option<Node>,
+}
+
+/// How a device was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Exists only by configuration.
+    Simulated,
+    /// A node in `/dev`.
+    Dev,
+}
+
+impl Kind {
+    /// The word that the configuration uses for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Simulated => "simulated",
+            Self::Dev => "dev",
+        }
+    }
+}
+
+/// How many claims can hold a device at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sharing {
+    /// One.
+    #[default]
+    Exclusive,
+    /// Up to so many.
+    Shared {
+        /// The most claims at the same time.
+        max: NonZeroU32,
+    },
+}
+
+impl Sharing {
+    /// The capacity that counts the claims of a shared device: each takes one of it.
+    #[must_use]
+    pub fn capacity_name() -> AttributeName {
+        AttributeName::literal("shares")
+    }
+}
+
+/// A device node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Where the node itself is now, e.g. `/dev/ttyUSB0`. Can differ after a reboot.
+    pub path: PathBuf,
+    /// The stable link that led to it, e.g. `/dev/serial/by-id/usb-FTDI_SN42-if00-port0`.
+    pub link: Option<PathBuf>,
+    /// Its numbers.
+    pub id: NodeId,
+}
+
+impl Node {
+    /// The path that stays the same across reboots, as far as there is one.
+    #[must_use]
+    pub fn stable_path(&self) -> &std::path::Path {
+        self.link.as_deref().unwrap_or(&self.path)
+    }
+}
+
+/// What the kernel knows a device node by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId {
+    /// Character or block.
+    pub class: NodeClass,
+    /// Selects the driver.
+    pub major: u32,
+    /// Selects the device within the driver.
+    pub minor: u32,
+}
+
+/// The two classes of device nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NodeClass {
+    /// Read and written as a stream, e.g. a terminal.
+    Char,
+    /// Read and written in blocks, e.g. a disk.
+    Block,
+}
+
+impl NodeClass {
+    /// The folder of this class under `/sys/dev`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Char => "char",
+            Self::Block => "block",
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Names that were checked once.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// A text that is not a name of the wanted kind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} {value:?}: {rule}")]
+pub struct NameError {
+    what: &'static str,
+    value: String,
+    rule: &'static str,
+}
+
+/// Defines a newtype over `String` with its kind, its check and the rule that the error states.
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident, $what:literal, $check:expr, $rule:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// The name as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = NameError;
+
+            fn try_from(value: String) -> Result<Self, NameError> {
+                if $check(&value) {
+                    Ok(Self(value))
+                } else {
+                    Err(NameError { what: $what, value, rule: $rule })
+                }
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = NameError;
+
+            fn from_str(value: &str) -> Result<Self, NameError> {
+                Self::try_from(value.to_owned())
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> Self {
+                name.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.pad(&self.0)
+            }
+        }
+    };
+}
+
+name!(
+    /// The name of a driver: a DNS subdomain of at most 63 bytes, e.g. `claimfs.dev`.
+    DriverName,
+    "driver name",
+    |text: &str| text.len() <= 63 && is_subdomain(text),
+    "must be a DNS name: at most 63 of a-z, 0-9, '-' and '.', each part starting and ending with a letter or digit"
+);
+name!(
+    /// The name of a Kubernetes node: a DNS subdomain of at most 253 bytes.
+    NodeName,
+    "node name",
+    |text: &str| text.len() <= 253 && is_subdomain(text),
+    "must be a DNS name: at most 253 of a-z, 0-9, '-' and '.', each part starting and ending with a letter or digit"
+);
+name!(
+    /// The name of a device: a DNS label.
+    DeviceName,
+    "device name",
+    |text: &str| is_label(text),
+    "must be a DNS label: at most 63 of a-z, 0-9 and '-', starting and ending with a letter or digit"
+);
+name!(
+    /// The name of a source in the configuration: a DNS label that leaves room for an index.
+    SourceName,
+    "source name",
+    |text: &str| text.len() <= 40 && is_label(text),
+    "must be a DNS label: at most 40 of a-z, 0-9 and '-', starting and ending with a letter or digit"
+);
+name!(
+    /// The name of an attribute or a capacity: a C identifier, with or without a domain. Without
+    /// one, the driver's is meant.
+    AttributeName,
+    "attribute name",
+    is_qualified_identifier,
+    "must be a C identifier of at most 32 bytes, optionally behind a domain and a '/', e.g. model or example.com/model"
+);
+
+impl Default for DriverName {
+    fn default() -> Self {
+        Self(String::from("claimfs.dev"))
+    }
+}
+
+impl AttributeName {
+    /// A name that this program brings along. Invariant: every literal is met by a test.
+    pub(crate) fn literal(text: &'static str) -> Self {
+        debug_assert!(is_qualified_identifier(text), "{text}");
+        Self(text.to_owned())
+    }
+}
+
+fn is_label(text: &str) -> bool {
+    let edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = text.as_bytes();
+    bytes.len() <= 63
+        && bytes.first().is_some_and(|&byte| edge(byte))
+        && bytes.last().is_some_and(|&byte| edge(byte))
+        && bytes.iter().all(|&byte| edge(byte) || byte == b'-')
+}
+
+fn is_subdomain(text: &str) -> bool {
+    text.split('.').all(is_label)
+}
+
+fn is_qualified_identifier(text: &str) -> bool {
+    let (domain, identifier) = match text.split_once('/') {
+        Some((domain, identifier)) => (Some(domain), identifier),
+        None => (None, text),
+    };
+    domain.is_none_or(|domain| domain.len() <= 63 && is_subdomain(domain))
+        && identifier.len() <= 32
+        && identifier.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && identifier.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_what_the_api_takes() {
+        for good in ["claimfs.dev", "a", "0", "a-b.c-d", &"a".repeat(63)] {
+            assert!(good.parse::<DriverName>().is_ok(), "{good}");
+        }
+        for bad in ["", "A", "a.", ".a", "a..b", "-a", "a-", "a_b", "a/b", "ü", &"a".repeat(64)] {
+            assert!(bad.parse::<DriverName>().is_err(), "{bad}");
+        }
+        for good in ["model", "_x9", "example.com/model", "resource.kubernetes.io/pcieRoot"] {
+            assert!(good.parse::<AttributeName>().is_ok(), "{good}");
+        }
+        let long = "a".repeat(33);
+        for bad in ["", "/a", "a/", "9a", "a-b", "a.b", "A.com/x", "a/b/c", &long] {
+            assert!(bad.parse::<AttributeName>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_default_driver_is_a_valid_name() {
+        assert_eq!(DriverName::default().as_str().parse(), Ok(DriverName::default()));
+    }
+
+    #[test]
+    fn the_error_names_kind_value_and_rule() {
+        let error = "Serial Ports".parse::<SourceName>().unwrap_err();
+        assert!(error.to_string().starts_with(r#"source name "Serial Ports": must be a DNS label"#));
+    }
+}

@@ -1,0 +1,87 @@
+//! Quantities such as `80Gi`.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A text that is not a quantity.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "quantity {0:?}: must be a number of zero or more with an optional unit (n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or an exponent like e3)"
+)]
+pub struct QuantityError(String);
+
+/// An amount of capacity, kept as it was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Quantity(String);
+
+impl Quantity {
+    /// A whole number.
+    #[must_use]
+    pub fn whole(number: u32) -> Self {
+        Self(number.to_string())
+    }
+}
+
+impl TryFrom<String> for Quantity {
+    type Error = QuantityError;
+
+    fn try_from(text: String) -> Result<Self, QuantityError> {
+        if is_quantity(&text) { Ok(Self(text)) } else { Err(QuantityError(text)) }
+    }
+}
+
+impl From<Quantity> for String {
+    fn from(quantity: Quantity) -> Self {
+        quantity.0
+    }
+}
+
+impl From<&Quantity> for k8s_openapi::apimachinery::pkg::api::resource::Quantity {
+    fn from(quantity: &Quantity) -> Self {
+        Self(quantity.0.clone())
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// `digits [. digits] [unit | exponent]`, with at least one digit.
+fn is_quantity(text: &str) -> bool {
+    let unsigned = text.strip_prefix('+').unwrap_or(text);
+    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+    let (number, suffix) = unsigned.split_at(end);
+    let is_number = number.bytes().any(|byte| byte.is_ascii_digit())
+        && number.bytes().filter(|&byte| byte == b'.').count() <= 1;
+    is_number && (UNITS.contains(&suffix) || is_exponent(suffix))
+}
+
+const UNITS: [&str; 16] =
+    ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+fn is_exponent(suffix: &str) -> bool {
+    suffix.strip_prefix(['e', 'E']).is_some_and(|digits| {
+        let digits = digits.strip_prefix(['+', '-']).unwrap_or(digits);
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_recognized() {
+        for good in ["0", "80Gi", "1.5", ".5", "5.", "+5", "100m", "1e3", "12E", "12E3", "1e-3", "1E+2"] {
+            assert!(is_quantity(good), "{good}");
+        }
+        for bad in ["", ".", "Gi", "-1", "1.2.3", "80 Gi", "80GB", "1e", "e3", "1e3Ki", "٣", "0x10", "1_000"]
+        {
+            assert!(!is_quantity(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The kubelet's gRPC interfaces to plugins.
+
+pub mod api;
