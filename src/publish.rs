@@ -38,7 +38,7 @@ pub fn slices(
     };
     let slice = |(index, devices): (usize, &&[ApiDevice])| ResourceSlice {
         metadata: ObjectMeta {
-            generate_name: Some(format!("{index:05x}-{driver}-{node}-")),
+            generate_name: Some(generate_name(index, driver, node)),
             ..ObjectMeta::default()
         },
         spec: ResourceSliceSpec {
@@ -50,6 +50,13 @@ pub fn slices(
         },
     };
     parts.iter().enumerate().map(slice).collect()
+}
+
+/// The API server keeps 58 bytes of it and puts five of its own behind; one that is far longer is refused.
+fn generate_name(index: usize, driver: &DriverName, node: &NodeName) -> String {
+    let mut name = format!("{index:05x}-{driver}-{node}");
+    name.truncate(57);
+    name.trim_end_matches(['-', '.']).to_owned() + "-"
 }
 
 impl From<&Device> for ApiDevice {

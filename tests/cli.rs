@@ -1,0 +1,130 @@
+//! The command line as its users meet it.
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::fs::symlink,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use tempfile::TempDir;
+
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/config.yaml");
+
+fn claimfs(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_claimfs"));
+    command.args(arguments).env_remove("CLAIMFS_CONFIG");
+    command
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// The devices of the shipped example on a machine that has two nodes.
+fn devices(format: &str) -> Output {
+    let machine = TempDir::new().unwrap();
+    symlink("/dev/null", machine.path().join("kvm")).unwrap();
+    fs::create_dir_all(machine.path().join("serial/by-id")).unwrap();
+    symlink("/dev/zero", machine.path().join("serial/by-id/usb-FTDI_SN42-if00-port0")).unwrap();
+    let dev = machine.path().to_str().unwrap();
+    let arguments =
+        ["devices", "--config", EXAMPLE, "--dev", dev, "--sysfs", dev, "--node-name", "n1", "-o", format];
+    claimfs(&arguments).output().unwrap()
+}
+
+#[test]
+fn the_example_is_a_table() {
+    let output = devices("table");
+    assert!(output.status.success());
+    assert_eq!(text(&output.stdout), include_str!("golden/devices.txt"));
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+fn programs_get_every_detail() {
+    let value: serde_json::Value = serde_json::from_slice(&devices("json").stdout).unwrap();
+    let kvm = value["devices"].as_array().unwrap().iter().find(|device| device["name"] == "kvm").unwrap();
+    assert_eq!(
+        *kvm,
+        serde_json::json!({
+            "name": "kvm", "source": "kvm", "kind": "dev", "claims": 110,
+            "node": {"path": "/dev/null", "link": "/dev/kvm", "class": "char", "major": 1, "minor": 3},
+            "attributes": {"path": {"string": "/dev/null"}},
+            "capacity": {"shares": "110"},
+        })
+    );
+    let yaml: serde_json::Value = serde_saphyr::from_str(text(&devices("yaml").stdout)).unwrap();
+    assert_eq!(yaml, value);
+    assert!(text(&devices("wide").stdout).contains("/dev/null char 1:3"));
+    assert!(text(&devices("slices").stdout).contains("nodeName: n1"));
+}
+
+#[test]
+fn wrong_input_is_answered_with_its_fix_and_exit_2() {
+    let folder = TempDir::new().unwrap();
+    let bad = folder.path().join("bad.yaml");
+    fs::write(&bad, "sources:\n- name: gpu\n  simulated: {cuont: 8}\n").unwrap();
+    let bad = bad.to_str().unwrap();
+    let bad_message = format!(
+        "error: {bad}:3:15: sources[0].simulated: unknown field `cuont`; allowed: count\n\
+         3 |   simulated: {{cuont: 8}}\n  |               ^\n"
+    );
+    let cases: [(&[&str], &str); 4] = [
+        (&["devices", "--config", bad], &bad_message),
+        (
+            &["devices", "--config", "/nonexistent"],
+            "error: cannot read the configuration /nonexistent: No such file or directory (os error 2)\n\
+             fix: write one (examples/config.yaml is a start), or name another with --config\n",
+        ),
+        (&["devices", "-o", "xml"], "error: invalid value 'xml' for '--output <FORMAT>'\n"),
+        (&["devcies"], "error: unrecognized subcommand 'devcies'\n"),
+    ];
+    for (arguments, message) in cases {
+        let output = claimfs(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).starts_with(message), "{}", text(&output.stderr));
+        assert_eq!(text(&output.stdout), "");
+    }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let mut command = claimfs(&["devices", "--config", EXAMPLE, "-o", "json"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+fn watch_prints_again_when_a_device_appears_and_ends_on_a_signal() {
+    let machine = TempDir::new().unwrap();
+    let config = machine.path().join("config.yaml");
+    fs::write(&config, "sources: [{name: x, dev: {paths: ['/dev/x*']}}]").unwrap();
+    let (config, dev) = (config.to_str().unwrap(), machine.path().to_str().unwrap());
+    let mut child = claimfs(&["devices", "--watch", "--config", config, "--dev", dev])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "no devices: nothing that the configuration looks for is here");
+    symlink("/dev/null", Path::new(dev).join("x1")).unwrap();
+    assert!(lines.any(|line| line.starts_with("x1 ")));
+    let pid = nix::unistd::Pid::from_raw(child.id().try_into().unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn every_flag_has_help() {
+    let output = claimfs(&["devices", "--help"]).output().unwrap();
+    let help = text(&output.stdout);
+    for flag in ["--config", "--output", "--watch", "--node-name", "--dev", "--sysfs"] {
+        let said = help.split(flag).nth(1).and_then(|rest| rest.lines().nth(1)).map(str::trim);
+        assert!(said.is_some_and(|said| !said.is_empty()), "{flag}\n{help}");
+    }
+}

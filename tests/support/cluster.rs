@@ -1,0 +1,182 @@
+//! Real clusters and control planes, by `hack/cluster`.
+//!
+//! A cluster is tethered to the process of the test: it ends with it, however that ends.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    hash::{DefaultHasher, Hash, Hasher},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::{LazyLock, Once, mpsc},
+    thread,
+};
+
+use nix::sys::{prctl, signal::Signal};
+
+/// What to start.
+#[derive(Clone, Copy)]
+pub enum Part {
+    /// etcd and the API server.
+    ControlPlane,
+    /// Those, and a node with the runtime and version that the environment asks for.
+    Node,
+}
+
+pub struct Cluster {
+    name: String,
+    /// Its standard input is the tether; none for a cluster that was there before us.
+    up: Option<Child>,
+    env: BTreeMap<String, String>,
+}
+
+impl Cluster {
+    /// The one cluster that all tests of a binary share.
+    pub fn shared() -> &'static Self {
+        static SHARED: LazyLock<Cluster> = LazyLock::new(|| match env::var("CLAIMFS_TEST_KUBECONFIG") {
+            Ok(kubeconfig) => Cluster::existing(kubeconfig),
+            Err(_) => Cluster::start("test", Part::Node),
+        });
+        &SHARED
+    }
+
+    /// The one control plane that all tests of a binary share.
+    pub fn shared_control_plane() -> &'static Self {
+        static SHARED: LazyLock<Cluster> = LazyLock::new(|| Cluster::start("plane", Part::ControlPlane));
+        &SHARED
+    }
+
+    /// A cluster of one node that somebody else made, with the kubelet's folders where they usually are.
+    fn existing(kubeconfig: String) -> Self {
+        let env = [("KUBECONFIG", kubeconfig), ("CLUSTER_KUBELET_DIR", String::from("/var/lib/kubelet"))];
+        let env = env.map(|(name, value)| (name.to_owned(), value)).into();
+        let mut cluster = Self { name: String::from("existing"), up: None, env };
+        let node = cluster.kubectl(&["get", "nodes", "-o", "jsonpath={.items[0].metadata.name}"]);
+        cluster.env.insert(String::from("CLUSTER_NODE"), node);
+        cluster
+    }
+
+    /// Starts one and waits until it is ready.
+    pub fn start(what: &str, part: Part) -> Self {
+        die_with_the_runner();
+        let name = name(what);
+        let mut up = command(&name);
+        up.args(["up", "--tether"]);
+        match part {
+            Part::ControlPlane => drop(up.arg("--control-plane")),
+            Part::Node => {
+                if let Ok(runtime) = env::var("CLAIMFS_TEST_RUNTIME") {
+                    up.args(["--runtime", &runtime]);
+                }
+            }
+        }
+        if let Ok(version) = env::var("CLAIMFS_TEST_KUBERNETES") {
+            up.args(["--kubernetes", &version]);
+        }
+        let mut up = up.stdin(Stdio::piped()).spawn().unwrap();
+        // Waiting would close our end of standard input.
+        let tether = up.stdin.take();
+        assert!(
+            up.wait().unwrap().success(),
+            "cluster {name} did not start; its logs: hack/cluster --name {name} logs"
+        );
+        up.stdin = tether;
+        let env = text(command(&name).arg("env"))
+            .lines()
+            .filter_map(|line| line.strip_prefix("export ")?.split_once('='))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        Self { name, up: Some(up), env }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn node(&self) -> &str {
+        &self.env["CLUSTER_NODE"]
+    }
+
+    pub fn kubelet_dir(&self) -> &Path {
+        Path::new(&self.env["CLUSTER_KUBELET_DIR"])
+    }
+
+    /// What kubectl prints; it must succeed.
+    pub fn kubectl(&self, arguments: &[&str]) -> String {
+        text(self.kubectl_command().args(arguments))
+    }
+
+    /// Gives objects to the API server; answers with what kubectl prints.
+    pub fn apply(&self, verb: &str, objects: &str) -> String {
+        let mut kubectl = self.kubectl_command();
+        kubectl.args([verb, "-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut kubectl = kubectl.spawn().unwrap();
+        std::io::Write::write_all(&mut kubectl.stdin.take().unwrap(), objects.as_bytes()).unwrap();
+        succeeded("kubectl", kubectl.wait_with_output().unwrap())
+    }
+
+    fn kubectl_command(&self) -> Command {
+        let mut kubectl = if self.up.is_some() {
+            let mut ours = command(&self.name);
+            ours.arg("kubectl");
+            ours
+        } else {
+            Command::new("kubectl")
+        };
+        kubectl.env("KUBECONFIG", &self.env["KUBECONFIG"]);
+        kubectl
+    }
+
+    /// Ends it, and waits until all of it is gone.
+    pub fn down(self) {
+        text(command(&self.name).arg("down"));
+    }
+}
+
+/// Whoever kills the runner kills us, and so the tether. The kernel keeps this wish for a thread, so one
+/// that never ends makes it.
+fn die_with_the_runner() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let (sender, done) = mpsc::channel();
+        thread::spawn(move || {
+            sender.send(prctl::set_pdeathsig(Signal::SIGKILL)).unwrap();
+            loop {
+                thread::park();
+            }
+        });
+        done.recv().unwrap().unwrap();
+    });
+}
+
+/// A name for this checkout, so that another one beside it has its own.
+pub fn name(what: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    env!("CARGO_MANIFEST_DIR").hash(&mut hasher);
+    format!("{what}-{:04x}", hasher.finish() & 0xffff)
+}
+
+/// `hack/cluster --name NAME`.
+pub fn command(name: &str) -> Command {
+    let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("hack/cluster"));
+    command.args(["--name", name]);
+    command
+}
+
+/// Where `hack/cluster` keeps a cluster's files.
+pub fn folder(name: &str) -> PathBuf {
+    env::var_os("CLAIMFS_CLUSTERS")
+        .map_or_else(|| PathBuf::from("/var/tmp/claimfs"), PathBuf::from)
+        .join(name)
+}
+
+fn text(command: &mut Command) -> String {
+    let output = command.stderr(Stdio::piped()).output().unwrap();
+    succeeded(&format!("{command:?}"), output)
+}
+
+fn succeeded(what: &str, output: Output) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{what}: {}\n{errors}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
