@@ -35,7 +35,7 @@ impl Cluster {
     pub fn shared() -> &'static Self {
         static SHARED: LazyLock<Cluster> = LazyLock::new(|| match env::var("CLAIMFS_TEST_KUBECONFIG") {
             Ok(kubeconfig) => Cluster::existing(kubeconfig),
-            Err(_) => Cluster::start("test", Part::Node),
+            Err(_) => Cluster::start("node", Part::Node),
         });
         &SHARED
     }
@@ -149,11 +149,11 @@ fn die_with_the_runner() {
     });
 }
 
-/// A name for this checkout, so that another one beside it has its own.
+/// A name for this checkout, so that another one beside it has its own; `hack/test` knows them by the `t-`.
 pub fn name(what: &str) -> String {
     let mut hasher = DefaultHasher::new();
     env!("CARGO_MANIFEST_DIR").hash(&mut hasher);
-    format!("{what}-{:04x}", hasher.finish() & 0xffff)
+    format!("t-{what}-{:04x}", hasher.finish() & 0xffff)
 }
 
 /// `hack/cluster --name NAME`.
