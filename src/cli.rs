@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{config, inventory};
+use crate::{config, discover, inventory};
 
 /// Devices for Kubernetes Dynamic Resource Allocation, and for containers without a cluster.
 #[derive(Debug, Parser)]
@@ -29,9 +29,13 @@ enum Error {
     NoConfig(#[source] config::Error),
     #[error(transparent)]
     Config(config::Error),
+    #[error("{0}\nfix: --dev names the folder where the host's /dev is seen")]
+    Discover(#[from] discover::Error),
     #[error(transparent)]
     Inventory(#[from] inventory::Error),
-    #[error("the host name {host:?} is no name of a Kubernetes node\nfix: give one with --node-name")]
+    #[error(
+        "the host name {host:?} is not a valid name of a Kubernetes node\nfix: give one with --node-name"
+    )]
     HostName { host: String },
     #[error("cannot write the output: {0}")]
     Output(#[source] std::io::Error),
@@ -43,7 +47,9 @@ impl Error {
     /// 1: not possible; 2: asked for wrongly.
     fn exit_code(&self) -> ExitCode {
         match self {
-            Self::NoConfig(_) | Self::Config(_) | Self::HostName { .. } => ExitCode::from(2),
+            Self::NoConfig(_) | Self::Config(_) | Self::Discover(_) | Self::HostName { .. } => {
+                ExitCode::from(2)
+            }
             Self::Inventory(_) | Self::Output(_) | Self::Start(_) => ExitCode::FAILURE,
         }
     }
@@ -70,7 +76,7 @@ pub fn run() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            output::complain(format_args!("error: {error}"));
             error.exit_code()
         }
     }

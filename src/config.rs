@@ -11,10 +11,11 @@ use std::{
     fs::File,
     io::Read,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 pub use self::error::{Error, Invalid};
-use crate::device::{DriverName, Properties, Sharing, SourceName};
+use crate::device::{Access, DriverName, Properties, Sharing, SourceName};
 
 /// Where the file is looked for when nothing else is said.
 pub const DEFAULT_PATH: &str = "/etc/claimfs/config.yaml";
@@ -43,6 +44,8 @@ pub struct Source {
     pub properties: Properties,
     /// Who may hold one of its devices at the same time.
     pub sharing: Sharing,
+    /// How a container gets one of its devices.
+    pub access: Arc<Access>,
 }
 
 /// How the devices of a source are found.

@@ -4,16 +4,24 @@
 //! `resource.k8s.io` API hold by construction: a name, a text or a set of properties that the
 //! API server would refuse cannot be made.
 
+mod access;
 mod attribute;
 mod name;
 mod properties;
 mod quantity;
 
-use std::{num::NonZeroU32, path::PathBuf};
+use std::{num::NonZeroU32, path::PathBuf, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::name::quoted;
 pub use self::{
-    attribute::{AttributeValue, Text, TextError},
-    name::{AttributeName, DeviceName, DriverName, NameError, NodeName, SourceName},
+    access::{AbsolutePath, Access, AccessError, EnvName, Hook, HookName, Mode, Mount, Permissions},
+    attribute::{AttributeValue, Text, TextError, Version, VersionError},
+    name::{
+        AttributeName, ClaimName, ClaimUid, DeviceName, DriverName, NameError, Namespace, NodeName,
+        RequestName, SourceName,
+    },
     properties::{Properties, PropertiesError},
     quantity::{Quantity, QuantityError},
 };
@@ -21,7 +29,7 @@ pub use self::{
 /// One device, as it would be published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
-    /// Unique on this node, and the same after a reboot.
+    /// Unique on this node, and the same for as long as its stable path leads to it.
     pub name: DeviceName,
     /// The part of the configuration that it comes from.
     pub source: SourceName,
@@ -33,6 +41,8 @@ pub struct Device {
     pub properties: Properties,
     /// What a container gets in its `/dev`; a simulated device has none.
     pub node: Option<Node>,
+    /// How a container gets it.
+    pub access: Arc<Access>,
 }
 
 /// How a device was found.
@@ -56,7 +66,8 @@ impl Kind {
 }
 
 /// How many claims can hold a device at the same time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Sharing {
     /// One.
     #[default]
@@ -69,6 +80,15 @@ pub enum Sharing {
 }
 
 impl Sharing {
+    /// The most claims at the same time.
+    #[must_use]
+    pub const fn claims(self) -> u32 {
+        match self {
+            Self::Exclusive => 1,
+            Self::Shared { max } => max.get(),
+        }
+    }
+
     /// The capacity that counts the claims of a shared device: each takes one of it.
     #[must_use]
     pub fn capacity_name() -> AttributeName {

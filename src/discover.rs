@@ -34,6 +34,17 @@ impl Default for Roots {
     }
 }
 
+/// Why a look at the machine would be in vain.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no `/dev` to look at.
+    #[error("{} is not a folder, and the configuration looks for devices in it", .dev.display())]
+    NoDev {
+        /// What should be it.
+        dev: PathBuf,
+    },
+}
+
 /// What a look at the machine found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Found {
@@ -60,7 +71,7 @@ pub enum Notice {
     },
     /// Two devices would have the same name.
     #[error(
-        "source {source_name}: the name {name} is taken by a device of source {owner_source}; rename one of the sources"
+        "source {source_name}: a device is left out, because its name {name} is that of a device of source {owner_source}; let a pattern find only one of them"
     )]
     SameName {
         /// The source that comes later in the file.
@@ -107,6 +118,15 @@ impl Notice {
     fn unreadable(source: &Source, path: PathBuf, error: &io::Error) -> Self {
         Self::Unreadable { source_name: source.name.clone(), path, reason: error.to_string() }
     }
+}
+
+/// Whether the machine's folders are where they are said to be.
+pub fn check(config: &Config, roots: &Roots) -> Result<(), Error> {
+    let needed = config.sources.iter().any(|source| matches!(source.discovery, Discovery::Dev { .. }));
+    if needed && !roots.dev.is_dir() {
+        return Err(Error::NoDev { dev: roots.dev.clone() });
+    }
+    Ok(())
 }
 
 /// What is there now. The answer depends only on the machine and the configuration, not on the order

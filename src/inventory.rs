@@ -29,8 +29,11 @@ pub enum Error {
         "cannot watch for devices: {0}; is fs.inotify.max_user_instances reached? (sysctl shows and sets it)"
     )]
     Start(#[source] io::Error),
+    /// There is nothing to look at.
+    #[error(transparent)]
+    Discover(#[from] discover::Error),
     /// A folder cannot be watched.
-    #[error("cannot watch {}: {source}", .folder.display())]
+    #[error("cannot watch {}: {source}; is fs.inotify.max_user_watches reached? (sysctl shows and sets it)", .folder.display())]
     Watch {
         /// The folder.
         folder: PathBuf,
@@ -62,13 +65,14 @@ struct Sight {
 impl Inventory {
     /// Starts watching and takes the first snapshot.
     pub fn build(config: Config, roots: Roots) -> Result<Self, Error> {
+        discover::check(&config, &roots)?;
         let inotify = Inotify::init().map_err(Error::Start)?;
         let sight = Arc::new(Sight { config, roots });
         let mut inventory =
             Self { sight, inotify, watched: Vec::new(), snapshots: watch::Sender::new(Arc::default()) };
-        // The watches come first: what changes during the scan is seen as an event.
-        inventory.watched = watch_folders(&inventory.sight, &mut inventory.inotify.watches(), &[])?;
-        inventory.snapshots.send_replace(Arc::new(inventory.sight.scan()));
+        let (watched, found) = inventory.sight.look(&mut inventory.inotify.watches(), &[])?;
+        inventory.watched = watched;
+        inventory.snapshots.send_replace(Arc::new(found));
         Ok(inventory)
     }
 
@@ -81,7 +85,7 @@ impl Inventory {
     /// Follows the machine until the shutdown is asked for.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
         let Self { sight, inotify, mut watched, snapshots } = self;
-        let mut watches = inotify.watches();
+        let watches = inotify.watches();
         let mut events = inotify.into_event_stream([0; 4096]).map_err(Error::Events)?;
         loop {
             let event = tokio::select! {
@@ -100,9 +104,10 @@ impl Inventory {
                     Err(_quiet) => break,
                 }
             }
-            watched = watch_folders(&sight, &mut watches, &watched)?;
-            let looking = Arc::clone(&sight);
-            let found = tokio::task::spawn_blocking(move || looking.scan()).await?;
+            let (looking, mut handle) = (Arc::clone(&sight), watches.clone());
+            let look = move || looking.look(&mut handle, &watched);
+            let found;
+            (watched, found) = tokio::task::spawn_blocking(look).await??;
             snapshots.send_if_modified(|current| {
                 let changed = **current != found;
                 if changed {
@@ -115,9 +120,20 @@ impl Inventory {
 }
 
 impl Sight {
-    fn scan(&self) -> Found {
-        discover::scan(&self.config, &self.roots)
+    /// The watches come first: what changes during the scan is seen as an event.
+    fn look(
+        &self,
+        watches: &mut inotify::Watches,
+        before: &[WatchDescriptor],
+    ) -> Result<(Vec<WatchDescriptor>, Found), Error> {
+        let watched = watch_folders(self, watches, before)?;
+        Ok((watched, discover::scan(&self.config, &self.roots)))
     }
+}
+
+fn is_passed_over(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
 }
 
 /// Watches every folder concerned and no other; answers with the watches. Repeated until no folder has
@@ -140,9 +156,8 @@ fn watch_folders(
         for folder in &folders {
             match watches.add(folder, mask) {
                 Ok(watch) => watched.push(watch),
-                // Gone meanwhile, which its parent tells.
-                Err(error)
-                    if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+                // Gone meanwhile, which its parent tells; or not ours to read, of which the scan gives notice.
+                Err(error) if is_passed_over(&error) => {}
                 Err(source) => return Err(Error::Watch { folder: folder.clone(), source }),
             }
         }

@@ -1,21 +1,27 @@
 //! claimfs: devices of a node for Kubernetes Dynamic Resource Allocation, and without a cluster.
 //!
-//! A map of the rooms, in the order in which a device passes through them:
+//! A map of the modules, in the order in which a device passes through them:
 //!
 //! - [`config`]: the one YAML file, checked once.
-//! - [`device`]: the vocabulary that every other room speaks.
+//! - [`device`]: the vocabulary that every other module speaks.
 //! - [`discover`]: looks at the machine, one file a kind of source.
 //! - [`inventory`]: what is there now, as whole snapshots on a channel.
 //! - [`publish`]: the inventory as `ResourceSlice` objects.
+//! - [`claims`]: where claims come from, and what one of them gives to this node.
+//! - [`prepare`]: the life of a claim on this node, and its journal.
+//! - [`cdi`]: how a device reaches a container.
 //! - [`kubelet`]: the kubelet's gRPC interfaces.
 //! - [`cli`]: one file a subcommand.
 //!
-//! Arrows point one way: a room never calls back into the one that called it.
+//! Arrows point one way: a module never calls back into the one that called it.
 
+pub mod cdi;
+pub mod claims;
 pub mod cli;
 pub mod config;
 pub mod device;
 pub mod discover;
 pub mod inventory;
 pub mod kubelet;
+pub mod prepare;
 pub mod publish;

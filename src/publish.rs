@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::resource::v1::{
-        CapacityRequestPolicy, Device as ApiDevice, DeviceCapacity, ResourcePool, ResourceSlice,
-        ResourceSliceSpec,
+        CapacityRequestPolicy, Device as ApiDevice, DeviceAttribute, DeviceCapacity, ResourcePool,
+        ResourceSlice, ResourceSliceSpec,
     },
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    apimachinery::pkg::{api::resource::Quantity as ApiQuantity, apis::meta::v1::ObjectMeta},
 };
 
-use crate::device::{Device, DeviceName, DriverName, NodeName, Quantity, Sharing};
+use crate::device::{AttributeValue, Device, DeviceName, DriverName, NodeName, Quantity, Sharing};
 
 /// `ResourceSliceMaxDevices` of the API, for devices without taints, counters and lists.
 const MAX_DEVICES: usize = 128;
@@ -62,13 +62,16 @@ fn generate_name(index: usize, driver: &DriverName, node: &NodeName) -> String {
 impl From<&Device> for ApiDevice {
     fn from(device: &Device) -> Self {
         let properties = &device.properties;
-        let attributes: BTreeMap<_, _> =
-            properties.attributes().iter().map(|(name, value)| (name.to_string(), value.into())).collect();
+        let attributes: BTreeMap<_, _> = properties
+            .attributes()
+            .iter()
+            .map(|(name, value)| (name.to_string(), attribute(value)))
+            .collect();
         let mut capacity: BTreeMap<_, _> = properties
             .capacity()
             .iter()
             .map(|(name, value)| {
-                (name.to_string(), DeviceCapacity { value: value.into(), request_policy: None })
+                (name.to_string(), DeviceCapacity { value: quantity(value), request_policy: None })
             })
             .collect();
         let allow_multiple_allocations = match device.sharing {
@@ -88,13 +91,28 @@ impl From<&Device> for ApiDevice {
     }
 }
 
+fn attribute(value: &AttributeValue) -> DeviceAttribute {
+    let mut attribute = DeviceAttribute::default();
+    match value {
+        AttributeValue::Bool(value) => attribute.bool = Some(*value),
+        AttributeValue::Int(value) => attribute.int = Some(*value),
+        AttributeValue::String(text) => attribute.string = Some(text.as_str().to_owned()),
+        AttributeValue::Version(version) => attribute.version = Some(version.as_str().to_owned()),
+    }
+    attribute
+}
+
+fn quantity(quantity: &Quantity) -> ApiQuantity {
+    ApiQuantity(quantity.to_string())
+}
+
 /// A capacity of which every claim takes exactly one, whether it asks for it or not.
 fn one_share_a_claim(max: u32) -> DeviceCapacity {
-    let one = (&Quantity::whole(1)).into();
+    let one = quantity(&Quantity::whole(1));
     DeviceCapacity {
-        value: (&Quantity::whole(max)).into(),
+        value: quantity(&Quantity::whole(max)),
         request_policy: Some(CapacityRequestPolicy {
-            valid_values: Some(vec![Clone::clone(&one)]),
+            valid_values: Some(vec![one.clone()]),
             default: Some(one),
             valid_range: None,
         }),

@@ -15,7 +15,10 @@ const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/config.yaml
 
 fn claimfs(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_claimfs"));
-    command.args(arguments).env_remove("CLAIMFS_CONFIG");
+    command.args(arguments);
+    for variable in ["CLAIMFS_CONFIG", "CLAIMFS_DEV", "CLAIMFS_SYSFS", "CLAIMFS_NODE_NAME"] {
+        command.env_remove(variable);
+    }
     command
 }
 
@@ -23,12 +26,19 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
+/// A link in a `/dev` of ours to a node of the real one.
+fn link(dev: &Path, path: &str, node: &str) {
+    let path = dev.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let up = path.parent().unwrap().canonicalize().unwrap().components().count() - 1;
+    symlink(format!("{}dev/{node}", "../".repeat(up)), path).unwrap();
+}
+
 /// The devices of the shipped example on a machine that has two nodes.
 fn devices(format: &str) -> Output {
     let machine = TempDir::new().unwrap();
-    symlink("/dev/null", machine.path().join("kvm")).unwrap();
-    fs::create_dir_all(machine.path().join("serial/by-id")).unwrap();
-    symlink("/dev/zero", machine.path().join("serial/by-id/usb-FTDI_SN42-if00-port0")).unwrap();
+    link(machine.path(), "kvm", "null");
+    link(machine.path(), "serial/by-id/usb-FTDI_SN42-if00-port0", "zero");
     let dev = machine.path().to_str().unwrap();
     let arguments =
         ["devices", "--config", EXAMPLE, "--dev", dev, "--sysfs", dev, "--node-name", "n1", "-o", format];
@@ -69,15 +79,19 @@ fn wrong_input_is_answered_with_its_fix_and_exit_2() {
     fs::write(&bad, "sources:\n- name: gpu\n  simulated: {cuont: 8}\n").unwrap();
     let bad = bad.to_str().unwrap();
     let bad_message = format!(
-        "error: {bad}:3:15: sources[0].simulated: unknown field `cuont`; allowed: count\n\
+        "error: {bad}:3:15: sources[0].simulated: unknown field \"cuont\"; allowed: count\n\
          3 |   simulated: {{cuont: 8}}\n  |               ^\n"
     );
-    let cases: [(&[&str], &str); 4] = [
+    let cases: [(&[&str], &str); 5] = [
         (&["devices", "--config", bad], &bad_message),
         (
             &["devices", "--config", "/nonexistent"],
             "error: cannot read the configuration /nonexistent: No such file or directory (os error 2)\n\
              fix: write one (examples/config.yaml is a start), or name another with --config\n",
+        ),
+        (
+            &["devices", "--config", EXAMPLE, "--dev", "/nonexistent"],
+            "error: /nonexistent is not a folder, and the configuration looks for devices in it\nfix: --dev names",
         ),
         (&["devices", "-o", "xml"], "error: invalid value 'xml' for '--output <FORMAT>'\n"),
         (&["devcies"], "error: unrecognized subcommand 'devcies'\n"),
@@ -92,12 +106,25 @@ fn wrong_input_is_answered_with_its_fix_and_exit_2() {
 
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
-    let mut command = claimfs(&["devices", "--config", EXAMPLE, "-o", "json"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert_eq!(text(&output.stderr), "");
+    let machine = TempDir::new().unwrap();
+    let dev = machine.path().to_str().unwrap();
+    for watch in [&[][..], &["--watch"]] {
+        // Its reading end is closed before anything is written.
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = claimfs(&["devices", "--config", EXAMPLE, "--dev", dev, "-o", "json"]);
+        let child = command.args(watch).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert_eq!(text(&output.stderr), "");
+    }
+}
+
+#[test]
+fn an_error_that_cannot_be_told_is_still_an_exit_code() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let status = claimfs(&["devices", "--config", "/nonexistent"]).stderr(full).status().unwrap();
+    assert_eq!(status.code(), Some(2));
 }
 
 #[test]
@@ -112,7 +139,7 @@ fn watch_prints_again_when_a_device_appears_and_ends_on_a_signal() {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.next().unwrap(), "no devices: nothing that the configuration looks for is here");
-    symlink("/dev/null", Path::new(dev).join("x1")).unwrap();
+    link(machine.path(), "x1", "null");
     assert!(lines.any(|line| line.starts_with("x1 ")));
     let pid = nix::unistd::Pid::from_raw(child.id().try_into().unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();

@@ -39,6 +39,10 @@ fn the_example_is_taken_as_it_is() {
     let gpu = devices.iter().find(|device| device["name"] == "gpu-7").unwrap();
     assert_eq!(gpu["attributes"]["model"]["string"], "LATEST-GPU-MODEL");
     assert_eq!(gpu["capacity"]["memory"]["value"], "80Gi");
+    // A server without consumable capacity would drop this without a word.
+    let random = devices.iter().find(|device| device["name"] == "random").unwrap();
+    assert_eq!(random["allowMultipleAllocations"], true);
+    assert_eq!(random["capacity"]["shares"]["requestPolicy"]["default"], "1");
 }
 
 #[test]

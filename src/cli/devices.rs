@@ -66,22 +66,23 @@ impl Devices {
     pub(super) fn run(self) -> Result<(), Error> {
         let config = Config::load(&self.config)?;
         let roots = Roots { dev: self.dev.clone(), sys: self.sysfs.clone() };
+        discover::check(&config, &roots)?;
         if self.watch {
             self.follow(&config, roots)
         } else {
-            self.show(&config, &discover::scan(&config, &roots))
+            self.show(&config, &discover::scan(&config, &roots)).map(|_reader| ())
         }
     }
 
-    fn show(&self, config: &Config, found: &Found) -> Result<(), Error> {
+    fn show(&self, config: &Config, found: &Found) -> Result<output::Reader, Error> {
         for notice in &found.notices {
-            eprintln!("warning: {notice}");
+            output::complain(format_args!("warning: {notice}"));
         }
         output::print(&match self.output {
             Format::Table => table(found),
             Format::Wide => wide(found),
             Format::Json => json(&View::from(found)) + "\n",
-            Format::Yaml => yaml(&View::from(found)),
+            Format::Yaml => format!("---\n{}", yaml(&View::from(found))),
             Format::Slices => {
                 let slices = publish::slices(&config.driver, &self.node()?, &found.devices);
                 slices.iter().map(|slice| format!("---\n{}", yaml(slice))).collect()
@@ -102,7 +103,9 @@ impl Devices {
             let mut terminate = signal(SignalKind::terminate()).map_err(Error::Start)?;
             loop {
                 let found = snapshots.borrow_and_update().clone();
-                self.show(config, &found)?;
+                if self.show(config, &found)? == output::Reader::Gone {
+                    break;
+                }
                 tokio::select! {
                     Ok(()) = snapshots.changed() => {}
                     ended = &mut following => return Ok(ended.map_err(crate::inventory::Error::from)??),
@@ -132,7 +135,7 @@ fn table(found: &Found) -> String {
             device.name.to_string(),
             device.source.to_string(),
             device.kind.as_str().to_owned(),
-            shared(device),
+            device.sharing.claims().to_string(),
             path(device),
             properties(device, shown),
         ]
@@ -158,7 +161,7 @@ fn wide(found: &Found) -> String {
             device.name.to_string(),
             device.source.to_string(),
             device.kind.as_str().to_owned(),
-            shared(device),
+            device.sharing.claims().to_string(),
             path(device),
             node,
             properties(device, |_| true),
@@ -172,14 +175,6 @@ fn summed(found: &Found, table: String) -> String {
         0 => String::from("no devices: nothing that the configuration looks for is here\n"),
         1 => table + "1 device. As a ResourceSlice: claimfs devices -o slices\n",
         count => format!("{table}{count} devices. As ResourceSlices: claimfs devices -o slices\n"),
-    }
-}
-
-/// How many claims can hold it at the same time.
-fn shared(device: &Device) -> String {
-    match device.sharing {
-        Sharing::Exclusive => String::from("1"),
-        Sharing::Shared { max } => max.to_string(),
     }
 }
 
@@ -205,7 +200,6 @@ struct View<'a> {
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct DeviceView<'a> {
     name: &'a DeviceName,
     source: &'a SourceName,
@@ -243,10 +237,7 @@ impl<'a> From<&'a Device> for DeviceView<'a> {
             name: &device.name,
             source: &device.source,
             kind: device.kind.as_str(),
-            claims: match device.sharing {
-                Sharing::Exclusive => 1,
-                Sharing::Shared { max } => max.get(),
-            },
+            claims: device.sharing.claims(),
             node: device.node.as_ref().map(|node| NodeView {
                 path: node.path.display().to_string(),
                 link: node.link.as_ref().map(|link| link.display().to_string()),

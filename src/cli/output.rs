@@ -18,14 +18,33 @@ where
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
-    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+    table
+        .lines()
+        .map(|line| line.replace(char::is_control, "?"))
+        .map(|line| line.trim_end().to_owned() + "\n")
+        .collect()
 }
 
-/// Writes to standard output; a reader that has seen enough (`| head`) is no error.
-pub(super) fn print(text: &str) -> Result<(), Error> {
+/// Whether there is still somebody who reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reader {
+    /// There is, as far as we know.
+    Present,
+    /// It has seen enough (`| head`), which is no error.
+    Gone,
+}
+
+/// Writes to standard output.
+pub(super) fn print(text: &str) -> Result<Reader, Error> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Error::Output(error)),
-        _ => Ok(()),
+        Ok(()) => Ok(Reader::Present),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(error) => Err(Error::Output(error)),
     }
+}
+
+/// Writes to standard error. Where that is not possible, there is nobody left to tell.
+pub(super) fn complain(text: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{text}");
 }

@@ -5,6 +5,8 @@ use std::{fmt, io, path::PathBuf};
 use serde_path_to_error::{Path, Segment};
 use serde_saphyr::{Error as YamlError, Location};
 
+use crate::device::quoted;
+
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -34,7 +36,28 @@ pub enum Error {
 pub struct Invalid {
     path: PathBuf,
     flaw: Flaw,
-    excerpt: String,
+    excerpt: Excerpt,
+}
+
+/// As much of a line as fits on a screen, and where in it the flaw is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Excerpt {
+    text: String,
+    caret: String,
+}
+
+impl Excerpt {
+    const BEFORE: usize = 80;
+    const AFTER: usize = 40;
+
+    fn new(line: &str, column: usize) -> Self {
+        let column = column.saturating_sub(1);
+        let start = column.saturating_sub(Self::BEFORE);
+        // What would move the caret or disturb a terminal.
+        let shown = |c: char| if c.is_control() { ' ' } else { c };
+        let text = line.chars().skip(start).take(Self::BEFORE + Self::AFTER).map(shown).collect();
+        Self { text, caret: " ".repeat(column - start) + "^" }
+    }
 }
 
 impl std::error::Error for Invalid {}
@@ -47,19 +70,12 @@ impl fmt::Display for Invalid {
             write!(formatter, "{field}: ")?;
         }
         formatter.write_str(message)?;
-        if !self.excerpt.is_empty() {
-            let gutter = line.to_string();
-            let caret = usize::try_from(*column).unwrap_or_default().saturating_sub(1);
-            write!(
-                formatter,
-                "\n{gutter} | {}\n{:width$} | {:caret$}^",
-                self.excerpt,
-                "",
-                "",
-                width = gutter.len()
-            )?;
+        let Excerpt { text, caret } = &self.excerpt;
+        if text.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let number = line.to_string();
+        write!(formatter, "\n{number} | {text}\n{} | {caret}", " ".repeat(number.len()))
     }
 }
 
@@ -90,9 +106,9 @@ impl Flaw {
     }
 
     pub(super) fn in_file(self, path: PathBuf, text: &str) -> Invalid {
-        // Tabs would move the caret; a very long line would bury it.
         let line = usize::try_from(self.line).ok().and_then(|line| text.lines().nth(line.checked_sub(1)?));
-        let excerpt = line.unwrap_or_default().replace('\t', " ").chars().take(160).collect();
+        let column = usize::try_from(self.column).unwrap_or_default();
+        let excerpt = line.map(|line| Excerpt::new(line, column)).unwrap_or_default();
         Invalid { path, flaw: self, excerpt }
     }
 }
@@ -116,7 +132,7 @@ fn field(path: &Path, error: &YamlError) -> String {
                 if !field.is_empty() {
                     field.push('.');
                 }
-                field += key;
+                field.extend(key.chars().take(80));
                 above = key;
                 continue;
             }
@@ -153,24 +169,25 @@ impl fmt::Display for Explained<'_> {
             }
             YamlError::Unexpected { expected, .. } => write!(formatter, "expected {expected}"),
             YamlError::SerdeUnknownField { field, expected, .. } => {
-                write!(formatter, "unknown field `{field}`; allowed: {}", expected.join(", "))
+                write!(formatter, "unknown field {}; allowed: {}", quoted(field), expected.join(", "))
             }
             YamlError::SerdeUnknownVariant { variant, expected, .. } => {
-                write!(formatter, "unknown kind `{variant}`; allowed: {}", expected.join(", "))
+                write!(formatter, "unknown kind {}; allowed: {}", quoted(variant), expected.join(", "))
             }
             YamlError::SerdeMissingField { field, .. } => write!(formatter, "`{field}` is missing"),
             YamlError::DuplicateMappingKey { key: Some(key), .. } => {
-                write!(formatter, "`{key}` is there twice")
+                write!(formatter, "{} is there twice", quoted(key))
             }
             YamlError::ExpectedMappingEndAfterEnumVariantValue { .. } => {
                 formatter.write_str("exactly one kind of value is allowed")
             }
+            YamlError::NullIntoString { .. } => formatter.write_str("must not be empty"),
             YamlError::AliasError { error, .. } => Explained(error.without_snippet()).fmt(formatter),
             other => {
                 // The place is said once, in front.
                 let text = other.to_string();
-                formatter
-                    .write_str(text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message))
+                let message = text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message);
+                formatter.write_str(&message.chars().take(400).collect::<String>())
             }
         }
     }

@@ -1,15 +1,22 @@
 //! The shape of the file, and the checks that need more than one of its fields.
 
-use std::{collections::BTreeMap, num::NonZeroU32};
+use std::{collections::BTreeMap, fmt::Display, num::NonZeroU32, sync::Arc};
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
 use super::{Config, DevPattern, Discovery, Source, error::Flaw};
-use crate::device::{AttributeName, AttributeValue, DriverName, Properties, Quantity, Sharing, SourceName};
+use crate::device::{
+    Access, AttributeName, AttributeValue, DriverName, Properties, Quantity, Sharing, SourceName, quoted,
+};
 
-/// More than any node has; a typing error is likelier.
+/// More than any node has, in all sources together; a typing error is likelier.
 const MAX_SIMULATED: u32 = 10_000;
+/// More than anybody writes by hand.
+const MAX_SOURCES: usize = 256;
+const MAX_PATHS: usize = 64;
+/// Folders under `/dev` are not that deep, and every part multiplies what has to be looked at.
+const MAX_PARTS: usize = 8;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,13 +30,18 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Entry {
     name: Spanned<SourceName>,
+    #[serde(default, deserialize_with = "not_empty")]
     simulated: Option<Simulated>,
+    #[serde(default, deserialize_with = "not_empty")]
     dev: Option<Spanned<Dev>>,
     #[serde(default)]
     attributes: BTreeMap<AttributeName, Spanned<AttributeValue>>,
     #[serde(default)]
     capacity: BTreeMap<AttributeName, Spanned<Quantity>>,
+    #[serde(default, deserialize_with = "not_empty")]
     shared: Option<Spanned<Shared>>,
+    #[serde(default)]
+    container: Access,
 }
 
 #[derive(Deserialize)]
@@ -50,6 +62,11 @@ struct Shared {
     max: Spanned<u32>,
 }
 
+/// A field that may be left out, but not left empty: `shared:` alone must not mean exclusive.
+fn not_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
 pub(super) fn parse(text: &str) -> Result<Config, Flaw> {
     // The path is known inside of the parser, the error outside: it gains its place on the way.
     let mut track = serde_path_to_error::Track::new();
@@ -59,8 +76,12 @@ pub(super) fn parse(text: &str) -> Result<Config, Flaw> {
     let file = parsed.map_err(|error| Flaw::from_yaml(&track.path(), &error))?;
 
     let mut sources: Vec<Source> = Vec::with_capacity(file.sources.len());
+    let mut simulated_before = 0;
     for (index, entry) in file.sources.iter().enumerate() {
         let field = format!("sources[{index}]");
+        if index == MAX_SOURCES {
+            return Err(Flaw::at(entry.referenced, field, format_args!("more than {MAX_SOURCES} sources")));
+        }
         let name = &entry.value.name;
         if let Some(first) = sources.iter().position(|source| source.name == name.value) {
             return Err(Flaw::at(
@@ -72,21 +93,30 @@ pub(super) fn parse(text: &str) -> Result<Config, Flaw> {
                 ),
             ));
         }
-        sources.push(source(&field, entry)?);
+        let source = source(&field, entry, &file.driver, simulated_before)?;
+        if let Discovery::Simulated { count } = source.discovery {
+            simulated_before += count;
+        }
+        sources.push(source);
     }
     Ok(Config { driver: file.driver, sources })
 }
 
-fn source(field: &str, entry: &Spanned<Entry>) -> Result<Source, Flaw> {
-    let Entry { name, simulated, dev, attributes, capacity, shared } = &entry.value;
+fn source(
+    field: &str,
+    entry: &Spanned<Entry>,
+    driver: &DriverName,
+    simulated_before: u32,
+) -> Result<Source, Flaw> {
+    let Entry { name, simulated, dev, attributes, capacity, shared, container } = &entry.value;
     let discovery = match (simulated, dev) {
-        (Some(simulated), None) => simulated_discovery(field, simulated)?,
+        (Some(simulated), None) => simulated_discovery(field, simulated, simulated_before)?,
         (None, Some(dev)) => dev_discovery(field, dev)?,
         (None, None) => {
             return Err(Flaw::at(
                 entry.referenced,
                 field,
-                "says not what its devices are; one of: simulated, dev",
+                "does not say what its devices are; one of: simulated, dev",
             ));
         }
         (Some(_), Some(dev)) => {
@@ -100,38 +130,50 @@ fn source(field: &str, entry: &Spanned<Entry>) -> Result<Source, Flaw> {
 
     let mut properties = Properties::default();
     for (name, value) in attributes {
-        properties
-            .set_attribute(name.clone(), value.value.clone())
-            .map_err(|error| Flaw::at(value.referenced, format!("{field}.attributes"), error))?;
+        let name = name.clone().within(driver);
+        let flaw = |error: &dyn Display| Flaw::at(value.referenced, format!("{field}.attributes"), error);
+        if properties.attributes().contains_key(&name) {
+            return Err(flaw(&format_args!("{name} and {driver}/{name} are the same attribute")));
+        }
+        properties.set_attribute(name, value.value.clone()).map_err(|error| flaw(&error))?;
     }
     for (name, value) in capacity {
-        properties
-            .set_capacity(name.clone(), value.value.clone())
-            .map_err(|error| Flaw::at(value.referenced, format!("{field}.capacity"), error))?;
+        let name = name.clone().within(driver);
+        let flaw = |error: &dyn Display| Flaw::at(value.referenced, format!("{field}.capacity"), error);
+        if properties.capacity().contains_key(&name) {
+            return Err(flaw(&format_args!("{name} and {driver}/{name} are the same capacity")));
+        }
+        properties.set_capacity(name, value.value.clone()).map_err(|error| flaw(&error))?;
     }
     let sharing = match shared {
         None => Sharing::Exclusive,
         Some(shared) => share(field, shared, &mut properties)?,
     };
-    Ok(Source { name: name.value.clone(), discovery, properties, sharing })
+    Ok(Source {
+        name: name.value.clone(),
+        discovery,
+        properties,
+        sharing,
+        access: Arc::new(container.clone()),
+    })
 }
 
-fn simulated_discovery(field: &str, simulated: &Simulated) -> Result<Discovery, Flaw> {
+fn simulated_discovery(field: &str, simulated: &Simulated, before: u32) -> Result<Discovery, Flaw> {
     let count = simulated.count.value;
-    if (1..=MAX_SIMULATED).contains(&count) {
+    if (1..=MAX_SIMULATED - before).contains(&count) {
         return Ok(Discovery::Simulated { count });
     }
     Err(Flaw::at(
         simulated.count.referenced,
         format!("{field}.simulated.count"),
-        format_args!("{count} devices; allowed: 1 to {MAX_SIMULATED}"),
+        format_args!("{count} devices; allowed: 1 to {MAX_SIMULATED}, in all sources together"),
     ))
 }
 
 fn dev_discovery(field: &str, dev: &Spanned<Dev>) -> Result<Discovery, Flaw> {
     let field = format!("{field}.dev.paths");
-    if dev.value.paths.is_empty() {
-        return Err(Flaw::at(dev.referenced, field, "must name at least one path"));
+    if !(1..=MAX_PATHS).contains(&dev.value.paths.len()) {
+        return Err(Flaw::at(dev.referenced, field, format_args!("must be 1 to {MAX_PATHS} paths")));
     }
     let pattern = |(index, path): (usize, &Spanned<String>)| {
         DevPattern::new(&path.value)
@@ -164,17 +206,22 @@ fn share(field: &str, shared: &Spanned<Shared>, properties: &mut Properties) -> 
 /// Why a text is not a pattern of paths under `/dev`.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PatternError {
-    #[error("{0:?} is not under /dev; a path is like /dev/ttyUSB* or /dev/serial/by-id/*")]
+    #[error("{} is not under /dev; a path is like /dev/ttyUSB* or /dev/serial/by-id/*", quoted(.0))]
     Elsewhere(String),
-    #[error("{0:?} has an empty part, `.`, `..` or `**`; a pattern is matched part by part")]
+    #[error("{} has an empty part, `.`, `..` or `**`; a pattern is matched part by part", quoted(.0))]
     Part(String),
-    #[error("{text:?} is not a pattern: {reason}")]
+    #[error("{} has more than {MAX_PARTS} parts below /dev", quoted(.0))]
+    Deep(String),
+    #[error("{} is not a pattern: {reason}", quoted(.text))]
     Glob { text: String, reason: &'static str },
 }
 
 impl DevPattern {
     fn new(text: &str) -> Result<Self, PatternError> {
         let below = text.strip_prefix("/dev/").ok_or_else(|| PatternError::Elsewhere(text.to_owned()))?;
+        if below.split('/').count() > MAX_PARTS {
+            return Err(PatternError::Deep(text.to_owned()));
+        }
         let part = |part: &str| match part {
             "" | "." | ".." => Err(PatternError::Part(text.to_owned())),
             _ if part.contains("**") => Err(PatternError::Part(text.to_owned())),

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-use k8s_openapi::api::resource::v1::DeviceAttribute;
 use serde::{Deserialize, Serialize};
+
+use super::name::quoted;
 
 /// A text that is too long for an attribute.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} has {} bytes, an attribute holds at most {}", .text.len(), Text::MAX)]
+#[error("{} has {} bytes, an attribute holds at most {}", quoted(.text), .text.len(), Text::MAX)]
 pub struct TextError {
     text: String,
 }
@@ -65,7 +66,7 @@ pub struct Version(Text);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VersionError {
     /// Not of the form.
-    #[error("version {text:?}: {reason}; a semantic version is like 1.0.0 or 1.2.3-rc.1")]
+    #[error("version {}: {reason}; a semantic version is like 1.0.0 or 1.2.3-rc.1", quoted(.text))]
     Syntax {
         /// What was given.
         text: String,
@@ -88,6 +89,14 @@ impl TryFrom<String> for Version {
     }
 }
 
+impl Version {
+    /// The version as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
 impl From<Version> for String {
     fn from(version: Version) -> Self {
         version.0.into()
@@ -101,18 +110,5 @@ impl fmt::Display for AttributeValue {
             Self::Int(value) => value.fmt(formatter),
             Self::String(text) | Self::Version(Version(text)) => formatter.write_str(text.as_str()),
         }
-    }
-}
-
-impl From<&AttributeValue> for DeviceAttribute {
-    fn from(value: &AttributeValue) -> Self {
-        let mut attribute = Self::default();
-        match value {
-            AttributeValue::Bool(value) => attribute.bool = Some(*value),
-            AttributeValue::Int(value) => attribute.int = Some(*value),
-            AttributeValue::String(text) => attribute.string = Some(text.as_str().to_owned()),
-            AttributeValue::Version(version) => attribute.version = Some(version.clone().into()),
-        }
-        attribute
     }
 }

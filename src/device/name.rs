@@ -6,11 +6,20 @@ use serde::{Deserialize, Serialize};
 
 /// A text that is not a name of the wanted kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} {value:?}: {rule}")]
+#[error("{what} {}: {rule}", quoted(.value))]
 pub struct NameError {
     what: &'static str,
     value: String,
     rule: &'static str,
+}
+
+/// A text in quotes, without what would disturb a terminal, and cut where nobody reads on.
+pub(crate) fn quoted(text: &str) -> String {
+    const ENOUGH: usize = 80;
+    match text.char_indices().nth(ENOUGH) {
+        None => format!("{text:?}"),
+        Some((end, _)) => format!("{:?}… ({} bytes)", &text[..end], text.len()),
+    }
 }
 
 /// Defines a newtype over `String` with its kind, its check and the rule that the error states.
@@ -64,11 +73,43 @@ macro_rules! name {
 }
 
 name!(
-    /// The name of a driver: a DNS subdomain of at most 63 bytes, e.g. `claimfs.dev`.
+    /// The name of a driver: a DNS subdomain of at most 63 bytes, e.g. `claimfs.dev`. It is also the vendor
+    /// in CDI, which has to start with a letter; one of a single byte crashes some runtimes.
     DriverName,
     "driver name",
-    |text: &str| text.len() <= 63 && is_subdomain(text),
-    "must be a DNS name: at most 63 of a-z, 0-9, '-' and '.', each part starting and ending with a letter or digit"
+    |text: &str| (2..=63).contains(&text.len()) && text.as_bytes()[0].is_ascii_lowercase() && is_subdomain(text),
+    "must be a DNS name that starts with a letter: 2 to 63 of a-z, 0-9, '-' and '.', each part starting and ending with a letter or digit"
+);
+name!(
+    /// The UID of a claim: what paths and CDI names are made of, so nothing but letters, digits and dashes.
+    ClaimUid,
+    "claim UID",
+    |text: &str| text.len() <= 63
+        && text.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && text.ends_with(|last: char| last.is_ascii_alphanumeric())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'),
+    "must be at most 63 letters, digits and dashes, starting and ending with a letter or digit"
+);
+name!(
+    /// The namespace of a claim: a DNS label.
+    Namespace,
+    "namespace",
+    is_label,
+    "must be a DNS label: at most 63 of a-z, 0-9 and '-', starting and ending with a letter or digit"
+);
+name!(
+    /// The name of a claim: a DNS subdomain.
+    ClaimName,
+    "claim name",
+    |text: &str| text.len() <= 253 && is_subdomain(text),
+    "must be a DNS name: at most 253 of a-z, 0-9, '-' and '.', each part starting and ending with a letter or digit"
+);
+name!(
+    /// The name of a request in a claim, without a subrequest: a DNS label.
+    RequestName,
+    "request name",
+    is_label,
+    "must be a DNS label: at most 63 of a-z, 0-9 and '-', starting and ending with a letter or digit"
 );
 name!(
     /// The name of a Kubernetes node: a DNS subdomain of at most 253 bytes.
@@ -81,7 +122,7 @@ name!(
     /// The name of a device: a DNS label.
     DeviceName,
     "device name",
-    |text: &str| is_label(text),
+    is_label,
     "must be a DNS label: at most 63 of a-z, 0-9 and '-', starting and ending with a letter or digit"
 );
 name!(
@@ -107,6 +148,15 @@ impl Default for DriverName {
 }
 
 impl AttributeName {
+    /// The name without its domain, where that is the driver's: both mean the same attribute.
+    #[must_use]
+    pub fn within(self, driver: &DriverName) -> Self {
+        match self.0.split_once('/') {
+            Some((domain, identifier)) if domain == driver.as_str() => Self(identifier.to_owned()),
+            _ => self,
+        }
+    }
+
     /// A name that this program brings along. Invariant: every literal is met by a test.
     pub(crate) fn literal(text: &'static str) -> Self {
         debug_assert!(is_qualified_identifier(text), "{text}");
@@ -144,10 +194,10 @@ mod tests {
 
     #[test]
     fn names_are_what_the_api_takes() {
-        for good in ["claimfs.dev", "a", "0", "a-b.c-d", &"a".repeat(63)] {
+        for good in ["claimfs.dev", "ab", "a0", "a-b.c-d", &"a".repeat(63)] {
             assert!(good.parse::<DriverName>().is_ok(), "{good}");
         }
-        for bad in ["", "A", "a.", ".a", "a..b", "-a", "a-", "a_b", "a/b", "ü", &"a".repeat(64)] {
+        for bad in ["", "a", "0a", "A", "a.", ".a", "a..b", "-a", "a-", "a_b", "a/b", "ü", &"a".repeat(64)] {
             assert!(bad.parse::<DriverName>().is_err(), "{bad}");
         }
         for good in ["model", "_x9", "example.com/model", "resource.kubernetes.io/pcieRoot"] {
@@ -157,6 +207,19 @@ mod tests {
         for bad in ["", "/a", "a/", "9a", "a-b", "a.b", "A.com/x", "a/b/c", &long] {
             assert!(bad.parse::<AttributeName>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_becomes_a_path_cannot_leave_its_folder() {
+        for bad in ["", "..", ".", "../x", "a/b", "a\0", "*", "-a", "a-", &"a".repeat(64)] {
+            assert!(bad.parse::<ClaimUid>().is_err(), "{bad:?}");
+            assert!(bad.parse::<Namespace>().is_err(), "{bad:?}");
+            assert!(bad.parse::<RequestName>().is_err(), "{bad:?}");
+        }
+        for bad in ["..", "../x", "a/b", "a..b", &"a".repeat(254)] {
+            assert!(bad.parse::<ClaimName>().is_err(), "{bad:?}");
+        }
+        assert!("0f9e8d7c-1234-4abc-9def-001122334455".parse::<ClaimUid>().is_ok());
     }
 
     #[test]

@@ -4,10 +4,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::name::quoted;
+
 /// A text that is not a quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "quantity {0:?}: must be a number of zero or more with an optional unit (n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or an exponent like e3)"
+    "quantity {}: must be a number of zero or more and at most 19 digits, with an optional unit (n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or an exponent like e3)",
+    quoted(.0)
 )]
 pub struct QuantityError(String);
 
@@ -38,12 +41,6 @@ impl From<Quantity> for String {
     }
 }
 
-impl From<&Quantity> for k8s_openapi::apimachinery::pkg::api::resource::Quantity {
-    fn from(quantity: &Quantity) -> Self {
-        Self(quantity.0.clone())
-    }
-}
-
 impl fmt::Display for Quantity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)
@@ -55,18 +52,20 @@ fn is_quantity(text: &str) -> bool {
     let unsigned = text.strip_prefix('+').unwrap_or(text);
     let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at(end);
-    let is_number = number.bytes().any(|byte| byte.is_ascii_digit())
+    let is_number = (1..=MAX_DIGITS).contains(&number.bytes().filter(u8::is_ascii_digit).count())
         && number.bytes().filter(|&byte| byte == b'.').count() <= 1;
     is_number && (UNITS.contains(&suffix) || is_exponent(suffix))
 }
 
+/// Those of the largest 64-bit number; what is longer the API server rounds or refuses.
+const MAX_DIGITS: usize = 19;
 const UNITS: [&str; 16] =
     ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
 fn is_exponent(suffix: &str) -> bool {
     suffix.strip_prefix(['e', 'E']).is_some_and(|digits| {
         let digits = digits.strip_prefix(['+', '-']).unwrap_or(digits);
-        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+        (1..=2).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
     })
 }
 
@@ -79,8 +78,23 @@ mod tests {
         for good in ["0", "80Gi", "1.5", ".5", "5.", "+5", "100m", "1e3", "12E", "12E3", "1e-3", "1E+2"] {
             assert!(is_quantity(good), "{good}");
         }
-        for bad in ["", ".", "Gi", "-1", "1.2.3", "80 Gi", "80GB", "1e", "e3", "1e3Ki", "٣", "0x10", "1_000"]
-        {
+        for bad in [
+            "",
+            ".",
+            "Gi",
+            "-1",
+            "1.2.3",
+            "80 Gi",
+            "80GB",
+            "1e",
+            "e3",
+            "1e3Ki",
+            "٣",
+            "0x10",
+            "1_000",
+            "1e100",
+            "12345678901234567890",
+        ] {
             assert!(!is_quantity(bad), "{bad}");
         }
     }

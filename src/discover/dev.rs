@@ -5,6 +5,7 @@ use std::{
     fs, io,
     os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use nix::sys::stat::{major, minor};
@@ -39,18 +40,31 @@ pub(super) fn scan(
     }
 }
 
-/// Every folder on the way of a pattern that exists, `/dev` first: an entry that appears in one of them
-/// can make a match.
+/// Every folder in which something can appear or vanish that makes a match: those on the way of the pattern,
+/// `/dev` first, and those that the matches link to.
 pub(super) fn folders(pattern: &DevPattern, roots: &Roots) -> BTreeSet<PathBuf> {
     let mut folders = BTreeSet::new();
-    let parts = pattern.parts();
-    // What the last part matches is a node, not a folder.
-    walk(&roots.dev, &parts[..parts.len() - 1], &mut |path, _| {
-        if path.is_dir() {
-            folders.insert(path.to_owned());
-        }
+    walk(&roots.dev, pattern.parts(), &mut |path, rest| {
+        let folder = if rest.is_empty() {
+            // Nothing leads to a target whose folder is not there; when it comes, the link's own folder or
+            // one above it has changed.
+            target(path, roots).and_then(|target| target.parent().map(Path::to_owned))
+        } else {
+            Some(path.to_owned())
+        };
+        folders.extend(folder.filter(|folder| folder.is_dir()));
     });
     folders
+}
+
+/// Where a link leads, whether there is something or not.
+fn target(path: &Path, roots: &Roots) -> Option<PathBuf> {
+    let target = fs::read_link(path).ok()?;
+    let below_dev = target.strip_prefix("/dev").map(|below| roots.dev.join(below));
+    let target = below_dev.unwrap_or_else(|_| path.parent().unwrap_or(path).join(&target));
+    // The kernel's view of our own process is nobody's device.
+    let folder = target.parent()?.canonicalize().ok()?;
+    (!folder.starts_with("/proc")).then(|| folder.join(target.file_name().unwrap_or_default()))
 }
 
 type Failures = Vec<(PathBuf, io::Error)>;
@@ -97,11 +111,18 @@ fn walk(path: &Path, parts: &[glob::Pattern], visit: &mut dyn FnMut(&Path, &[glo
 
 /// The device node behind a path; none when it is something else, or gone.
 fn node(path: &Path, roots: &Roots) -> io::Result<Option<Node>> {
-    let resolved = match path.canonicalize() {
-        Ok(resolved) => resolved,
+    match inspect(path, roots) {
         // A link to a node that is not there (any more) becomes a device when it is.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => other,
+    }
+}
+
+fn inspect(path: &Path, roots: &Roots) -> io::Result<Option<Node>> {
+    // A folder on the way can be a link, too; only a link to the node itself is a name for it.
+    let is_link = fs::symlink_metadata(path)?.file_type().is_symlink();
+    let Some(resolved) = resolve(path, roots)? else {
+        return Ok(None);
     };
     let metadata = fs::symlink_metadata(&resolved)?;
     let class = match metadata.file_type() {
@@ -110,11 +131,27 @@ fn node(path: &Path, roots: &Roots) -> io::Result<Option<Node>> {
         _ => return Ok(None),
     };
     let id = NodeId { class, major: number(major(metadata.rdev())), minor: number(minor(metadata.rdev())) };
-    // A folder on the way can be a link, too; only a link to the node itself is a name for it.
-    let is_link = fs::symlink_metadata(path)?.file_type().is_symlink();
     let link = is_link.then(|| on_host(path, &roots.dev));
-    let real_root = roots.dev.canonicalize()?;
-    Ok(Some(Node { path: on_host(&resolved, &real_root), link, id }))
+    Ok(Some(Node { path: on_host(&resolved, &roots.dev.canonicalize()?), link, id }))
+}
+
+/// Follows links as the host does, also where we see its `/dev` elsewhere; none for what leads through
+/// `/proc`, which is different for every process.
+fn resolve(path: &Path, roots: &Roots) -> io::Result<Option<PathBuf>> {
+    // As many as the kernel follows.
+    const MAX_LINKS: usize = 40;
+    let mut path = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        if !fs::symlink_metadata(&path)?.file_type().is_symlink() {
+            let resolved = path.canonicalize()?;
+            return Ok((!resolved.starts_with("/proc")).then_some(resolved));
+        }
+        match target(&path, roots) {
+            Some(target) => path = target,
+            None => return Ok(None),
+        }
+    }
+    Err(io::Error::from_raw_os_error(nix::libc::ELOOP))
 }
 
 /// The path as everything else on the machine knows it, wherever we see its `/dev`.
@@ -159,6 +196,7 @@ fn add(config: &Config, source: &Source, node: Node, roots: &Roots, found: &mut 
         sharing: source.sharing,
         properties,
         node: Some(node),
+        access: Arc::clone(&source.access),
     });
 }
 

@@ -1,5 +1,7 @@
 //! Devices that exist only by configuration.
 
+use std::sync::Arc;
+
 use super::{Collected, label};
 use crate::{
     config::Source,
@@ -16,6 +18,7 @@ pub(super) fn scan(source: &Source, count: u32, found: &mut Collected) {
             sharing: source.sharing,
             properties: source.properties.clone(),
             node: None,
+            access: Arc::clone(&source.access),
         });
     }
 }

@@ -30,9 +30,7 @@ impl Running {
     }
 
     fn link(&self, path: &str, target: &str) {
-        let path = self.dev.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        symlink(target, path).unwrap();
+        link(self.dev.path(), path, target);
     }
 
     fn remove(&self, path: &str) {
@@ -53,9 +51,33 @@ impl Running {
     }
 }
 
+/// A link to a node of the real machine, or to something in this one.
+fn link(dev: &Path, path: &str, target: &str) {
+    let path = dev.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let up = path.parent().unwrap().canonicalize().unwrap().components().count() - 1;
+    symlink(target.replacen('/', &"../".repeat(up), 1), path).unwrap();
+}
+
+#[tokio::test]
+async fn a_target_that_vanishes_elsewhere_is_seen() {
+    let mut running = Running::start("'/dev/by/*'", |dev| {
+        link(dev, "bus/node", "/dev/null");
+        symlink("../bus/node", dev.join("by-x")).unwrap();
+        fs::create_dir(dev.join("by")).unwrap();
+        fs::rename(dev.join("by-x"), dev.join("by/x")).unwrap();
+    });
+    running.shows(&["by-x-bbc691"]).await;
+    running.remove("bus/node");
+    running.shows(&[]).await;
+    running.link("bus/node", "/dev/zero");
+    running.shows(&["by-x-bbc691"]).await;
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn devices_appear_and_vanish() {
-    let mut running = Running::start("/dev/x*", |dev| symlink("/dev/null", dev.join("x0")).unwrap());
+    let mut running = Running::start("/dev/x*", |dev| link(dev, "x0", "/dev/null"));
     running.shows(&["x0"]).await;
     running.link("x1", "/dev/zero");
     running.shows(&["x0", "x1"]).await;

@@ -149,11 +149,14 @@ fn die_with_the_runner() {
     });
 }
 
-/// A name for this checkout, so that another one beside it has its own; `hack/test` knows them by the `t-`.
+/// A name for this checkout, so that another one beside it has its own; `hack/test` says which it is.
 pub fn name(what: &str) -> String {
-    let mut hasher = DefaultHasher::new();
-    env!("CARGO_MANIFEST_DIR").hash(&mut hasher);
-    format!("t-{what}-{:04x}", hasher.finish() & 0xffff)
+    let checkout = env::var("CLAIMFS_TEST_CHECKOUT").unwrap_or_else(|_| {
+        let mut hasher = DefaultHasher::new();
+        env!("CARGO_MANIFEST_DIR").hash(&mut hasher);
+        format!("{:04x}", hasher.finish() & 0xffff)
+    });
+    format!("t-{what}-{checkout}")
 }
 
 /// `hack/cluster --name NAME`.

@@ -56,18 +56,18 @@ fn every_flaw_is_answered_with_place_and_what_is_allowed() {
             "driver: Claim_FS\nsources: []",
             "config.yaml:1:9: driver: driver name \"Claim_FS\": must be a DNS name",
         ),
-        ("sourcs: []", "config.yaml:1:1: unknown field `sourcs`; allowed: driver, sources"),
+        ("sourcs: []", "config.yaml:1:1: unknown field \"sourcs\"; allowed: driver, sources"),
         ("driver: a.b", "config.yaml:1:1: `sources` is missing"),
         ("sources: []\n---\nsources: []", "config.yaml:3:1: only one document (`---`) is allowed"),
         ("sources:\n  name: gpu", "config.yaml:2:3: sources: must be a list"),
         ("sources:\n- simulated: {count: 1}", "config.yaml:2:3: sources[0]: `name` is missing"),
         (
             "sources:\n- name: gpu",
-            "config.yaml:2:3: sources[0]: says not what its devices are; one of: simulated, dev",
+            "config.yaml:2:3: sources[0]: does not say what its devices are; one of: simulated, dev",
         ),
         (
             "sources:\n- name: gpu\n  simulatd: {count: 8}",
-            "config.yaml:3:3: sources[0]: unknown field `simulatd`; allowed: name, simulated, dev, attributes, capacity, shared",
+            "config.yaml:3:3: sources[0]: unknown field \"simulatd\"; allowed: name, simulated, dev, attributes, capacity, shared, container",
         ),
         (
             "sources:\n- name: gpu\n  simulated: {count: eight}",
@@ -75,7 +75,7 @@ fn every_flaw_is_answered_with_place_and_what_is_allowed() {
         ),
         (
             "sources:\n- name: gpu\n  simulated: {count: 0}",
-            "config.yaml:3:22: sources[0].simulated.count: 0 devices; allowed: 1 to 10000",
+            "config.yaml:3:22: sources[0].simulated.count: 0 devices; allowed: 1 to 10000, in all sources together",
         ),
         (
             "sources:\n- name: gpu\n  simulated: {count: 1}\n  dev: {paths: [/dev/kvm]}",
@@ -89,10 +89,10 @@ fn every_flaw_is_answered_with_place_and_what_is_allowed() {
             "sources:\n- name: a\n  simulated: {count: 1}\n- name: a\n  simulated: {count: 1}",
             "config.yaml:4:9: sources[1].name: \"a\" is the name of sources[0] already; every source has its own",
         ),
-        ("sources:\n- name: a\n  name: b", "config.yaml:3:3: sources[0]: `name` is there twice"),
+        ("sources:\n- name: a\n  name: b", "config.yaml:3:3: sources[0]: \"name\" is there twice"),
         (
             "sources:\n- name: a\n  dev: {paths: []}",
-            "config.yaml:3:8: sources[0].dev.paths: must name at least one path",
+            "config.yaml:3:8: sources[0].dev.paths: must be 1 to 64 paths",
         ),
         (
             "sources:\n- name: a\n  dev: {paths: [/etc/passwd]}",
@@ -108,7 +108,7 @@ fn every_flaw_is_answered_with_place_and_what_is_allowed() {
         ),
         (
             "sources:\n- name: a\n  simulated: {count: 1}\n  attributes: {model: {strin: x}}",
-            "config.yaml:4:24: sources[0].attributes.model: unknown kind `strin`; allowed: bool, int, string, version",
+            "config.yaml:4:24: sources[0].attributes.model: unknown kind \"strin\"; allowed: bool, int, string, version",
         ),
         (
             "sources:\n- name: a\n  simulated: {count: 1}\n  attributes: {model: {string: x, int: 4}}",
@@ -166,6 +166,54 @@ fn the_excerpt_points_at_the_place() {
 }
 
 #[test]
+fn a_flaw_far_to_the_right_is_shown_in_a_window() {
+    let text = format!("{{a: {}, sources: []}}", "x".repeat(100_000));
+    let message = parse_file(&format!("{{sources: [], x{}: 1}}", " ".repeat(70_000))).unwrap_err();
+    assert!(message.len() < 1_000, "{} bytes", message.len());
+    let message = parse_file(&format!("{{sources: [], {}y: 1}}", " ".repeat(70_000))).unwrap_err();
+    let lines: Vec<&str> = message.lines().collect();
+    assert!(lines[0].starts_with("config.yaml:1:70015: unknown field \"y\""), "{}", lines[0]);
+    assert_eq!(lines[1].find('y'), lines[2].find('^'));
+    assert!(parse_file(&text).unwrap_err().len() < 1_000);
+}
+
+#[test]
+fn an_attribute_has_one_name() {
+    let config = |attributes: &str| {
+        parse_file(&format!("sources: [{{name: a, simulated: {{count: 1}}, attributes: {{{attributes}}}}}]"))
+    };
+    let names = config("claimfs.dev/model: {int: 1}, example.com/model: {int: 2}").unwrap();
+    let names: Vec<String> =
+        names.sources[0].properties.attributes().keys().map(ToString::to_string).collect();
+    assert_eq!(names, ["example.com/model", "model"]);
+    let twice = config("claimfs.dev/model: {int: 1}, model: {int: 2}").unwrap_err();
+    assert!(twice.contains("model and claimfs.dev/model are the same attribute"), "{twice}");
+}
+
+#[test]
+fn a_field_that_is_left_empty_is_not_left_out() {
+    for field in ["shared", "dev"] {
+        let message =
+            parse_file(&format!("sources:\n- name: a\n  simulated: {{count: 1}}\n  {field}:\n")).unwrap_err();
+        assert!(
+            message.contains(&format!("sources[0].{field}: `")) && message.contains("is missing"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn the_number_of_everything_is_bounded() {
+    let sources: String =
+        (0..257).map(|index| format!("- {{name: s{index}, simulated: {{count: 1}}}}\n")).collect();
+    assert!(parse_file(&format!("sources:\n{sources}")).unwrap_err().contains("more than 256 sources"));
+    let two = "sources: [{name: a, simulated: {count: 6000}}, {name: b, simulated: {count: 6000}}]";
+    assert!(parse_file(two).unwrap_err().contains("sources[1].simulated.count: 6000 devices"));
+    let deep = "sources: [{name: a, dev: {paths: [/dev/*/*/*/*/*/*/*/*/*]}}]";
+    assert!(parse_file(deep).unwrap_err().contains("more than 8 parts"));
+}
+
+#[test]
 fn hostile_yaml_ends_in_an_error() {
     let deep = "[".repeat(10_000);
     let bomb = format!(
@@ -175,9 +223,19 @@ fn hostile_yaml_ends_in_an_error() {
             .collect::<String>()
     );
     let long_line = format!("sources: {}", "x".repeat(100_000));
-    for text in
-        [deep.as_str(), &bomb, &long_line, "\u{0}", "sources: *none", "? [a]\n: b", "%YAML 9.9\n---\n"]
-    {
+    let long_name = format!("sources: [{{name: {}}}]", "x".repeat(200_000));
+    let long_key = format!("sources: []\n{}: 1", "x".repeat(900));
+    for text in [
+        deep.as_str(),
+        &bomb,
+        &long_line,
+        &long_name,
+        &long_key,
+        "\u{0}",
+        "sources: *none",
+        "? [a]\n: b",
+        "%YAML 9.9\n---\n",
+    ] {
         let message = parse_file(text).expect_err("must be refused");
         assert!(message.len() < 1_000, "{} bytes", message.len());
     }

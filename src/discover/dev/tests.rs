@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
+use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
@@ -27,7 +28,13 @@ impl Machine {
     }
 
     fn link(&self, path: &str, target: impl AsRef<Path>) -> &Self {
-        symlink(target, self.path(path)).unwrap();
+        let path = self.path(path);
+        // A node of the real machine: an absolute target would be looked for in this one.
+        let target = match target.as_ref().strip_prefix("/dev") {
+            Ok(_) => outside(&path, target.as_ref()),
+            Err(_) => target.as_ref().to_owned(),
+        };
+        symlink(target, path).unwrap();
         self
     }
 
@@ -46,9 +53,15 @@ impl Machine {
 
     fn folders(&self, config: &str) -> Vec<String> {
         let dev = self.roots().dev;
-        let below = |path: PathBuf| path.strip_prefix(&dev).unwrap().display().to_string();
-        discover::folders(&parse(config), &self.roots()).into_iter().map(below).collect()
+        let below = |path: PathBuf| Some(path.strip_prefix(&dev).ok()?.display().to_string());
+        discover::folders(&parse(config), &self.roots()).into_iter().filter_map(below).collect()
     }
+}
+
+/// A relative path from a link to an absolute one.
+fn outside(link: &Path, absolute: &Path) -> PathBuf {
+    let up = link.parent().unwrap().canonicalize().unwrap().components().count() - 1;
+    Path::new(&"../".repeat(up)).join(absolute.strip_prefix("/").unwrap())
 }
 
 fn parse(config: &str) -> Config {
@@ -177,6 +190,48 @@ fn a_node_without_sysfs_or_numa_has_only_its_path() {
 }
 
 #[test]
+fn what_leads_through_proc_is_no_device() {
+    let machine = Machine::new();
+    machine.link("dev/stdin", "/proc/self/fd/0").link("dev/fd", "/proc/self/fd");
+    let found = machine.scan("sources: [{name: a, dev: {paths: ['/dev/*', '/dev/fd/*']}}]");
+    assert_eq!(names(&found), [""; 0]);
+}
+
+#[test]
+fn absolute_links_are_followed_in_the_dev_that_is_looked_at() {
+    let machine = Machine::new();
+    machine.link("dev/null", "/dev/zero");
+    symlink("/dev/null", machine.path("dev/by-name/x")).unwrap();
+    let found = machine.scan("sources: [{name: a, dev: {paths: ['/dev/by-name/*']}}]");
+    let node = found.devices.values().next().unwrap().node.clone().unwrap();
+    assert_eq!((node.id.major, node.id.minor), (1, 5));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Two machines with the same nodes, made in different orders, have the same devices.
+    #[test]
+    fn the_order_in_which_nodes_appear_changes_nothing(
+        (one, other) in prop::collection::btree_set("[aA_-]{1,4}", 1..20).prop_flat_map(|names| {
+            let names: Vec<String> = names.into_iter().collect();
+            (Just(names.clone()).prop_shuffle(), Just(names).prop_shuffle())
+        })
+    ) {
+        // All links lead to few nodes, so that the order could decide which of them names a device.
+        let nodes = ["/dev/null", "/dev/zero", "/dev/full"];
+        let make = |names: &[String]| {
+            let machine = Machine::new();
+            for name in names {
+                machine.link(&format!("dev/x/{name}"), nodes[name.len() % nodes.len()]);
+            }
+            machine.scan("sources: [{name: a, dev: {paths: ['/dev/x/A*', '/dev/x/*']}}]")
+        };
+        prop_assert_eq!(make(&one), make(&other));
+    }
+}
+
+#[test]
 fn the_folders_of_a_pattern_are_those_where_a_match_can_appear() {
     let machine = Machine::new();
     machine
@@ -185,4 +240,8 @@ fn the_folders_of_a_pattern_are_those_where_a_match_can_appear() {
         .file("dev/bus/usb/file", "");
     let config = "sources: [{name: a, dev: {paths: ['/dev/bus/usb/0*/*', '/dev/serial/by-id/*']}}, {name: b, simulated: {count: 1}}]";
     assert_eq!(machine.folders(config), ["", "bus", "bus/usb", "bus/usb/001", "bus/usb/003"]);
+    machine.link("dev/serial/by-id/x", "../../far/away/node");
+    assert_eq!(machine.folders(config).len(), 7);
+    machine.file("dev/far/away/other", "");
+    assert!(machine.folders(config).contains(&String::from("far/away")));
 }

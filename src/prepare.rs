@@ -1,0 +1,294 @@
+//! The life of a claim on this node: prepared completely, or not at all.
+//!
+//! [`Preparer::prepare`] and [`Preparer::unprepare`] are what the kubelet asks for. A claim passes through
+//! two phases, each of which the [`Journal`] knows: `preparing` before anything is set up, `prepared` before
+//! it is answered. Work on one claim is done one at a time, work on different claims at the same time, and
+//! always in a task of its own: a caller that goes away changes nothing about it. [`Preparer::recover`]
+//! finishes or undoes at the start what a crash has left.
+
+mod edits;
+mod held;
+mod journal;
+mod locks;
+
+use std::{path::PathBuf, sync::Arc};
+
+use tokio::{sync::watch, task::JoinError};
+use tokio_util::task::TaskTracker;
+use tracing::{Instrument, error_span, info, warn};
+
+pub use self::{
+    held::Conflict,
+    journal::{BootId, Journal},
+};
+use self::{
+    held::Held,
+    journal::{Loaded, Record, State},
+    locks::Locks,
+};
+use crate::{
+    cdi::{self, DeviceId},
+    claims::{self, Allocated, Allocation, ClaimRef, Claims, Refusal, ShareId},
+    device::{ClaimUid, DeviceName, DriverName, NodeName, RequestName},
+    discover::Found,
+};
+
+/// Why a claim is not (un)prepared. Nothing has changed then.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The claim could not be fetched.
+    #[error(transparent)]
+    Claim(#[from] claims::Error),
+    /// The claim cannot be prepared here.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// A device that was allocated is not here.
+    #[error("claim {claim}: device {device} is not on this node (any more)")]
+    NoDevice {
+        /// The claim.
+        claim: ClaimRef,
+        /// The device.
+        device: DeviceName,
+    },
+    /// A device belongs to another claim.
+    #[error("claim {claim}: {conflict}")]
+    Conflict {
+        /// The claim.
+        claim: ClaimRef,
+        /// Who has the device.
+        conflict: Conflict,
+    },
+    /// The journal could not be written.
+    #[error(transparent)]
+    Journal(#[from] journal::Error),
+    /// The CDI spec could not be written or removed.
+    #[error(transparent)]
+    Cdi(#[from] cdi::Error),
+    /// The work ended without an answer.
+    #[error("the work on the claim was ended: {0}")]
+    Ended(#[from] JoinError),
+}
+
+/// One device as the kubelet gets to know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreparedDevice {
+    /// The request, without a subrequest.
+    pub request: RequestName,
+    /// The pool.
+    pub pool: NodeName,
+    /// The device.
+    pub device: DeviceName,
+    /// What the runtime gets.
+    pub cdi_id: DeviceId,
+    /// Which share of a shared device.
+    pub share: Option<ShareId>,
+}
+
+/// Everything that preparing needs to know.
+pub struct Settings {
+    /// Our driver.
+    pub driver: DriverName,
+    /// This node, which is also the name of its pool.
+    pub node: NodeName,
+    /// Where runtimes look for specs.
+    pub cdi_folder: PathBuf,
+    /// Where the journal is.
+    pub journal_folder: PathBuf,
+    /// The present boot.
+    pub boot: BootId,
+}
+
+/// Prepares and unprepares claims.
+pub struct Preparer<C> {
+    shared: Arc<Shared<C>>,
+    tasks: TaskTracker,
+}
+
+struct Shared<C> {
+    driver: DriverName,
+    node: NodeName,
+    claims: C,
+    inventory: watch::Receiver<Arc<Found>>,
+    journal: Journal,
+    cdi: cdi::Folder,
+    held: Held,
+    locks: Locks,
+}
+
+impl<C: Claims> Preparer<C> {
+    /// Opens the folders and recovers what an earlier process has left in them.
+    pub fn recover(
+        settings: Settings,
+        claims: C,
+        inventory: watch::Receiver<Arc<Found>>,
+    ) -> Result<Self, Error> {
+        let Settings { driver, node, cdi_folder, journal_folder, boot } = settings;
+        let shared = Shared {
+            journal: Journal::open(journal_folder, boot)?,
+            cdi: cdi::Folder::open(&cdi_folder, driver.clone())?,
+            held: Held::default(),
+            locks: Locks::default(),
+            driver,
+            node,
+            claims,
+            inventory,
+        };
+        shared.recover()?;
+        Ok(Self { shared: Arc::new(shared), tasks: TaskTracker::new() })
+    }
+
+    /// Prepares a claim; again, if it is prepared already, with the same answer.
+    pub async fn prepare(&self, claim: ClaimRef) -> Result<Vec<PreparedDevice>, Error> {
+        let shared = Arc::clone(&self.shared);
+        let span = error_span!("prepare", %claim, uid = %claim.uid);
+        self.tasks.spawn(async move { shared.prepare(claim).await }.instrument(span)).await?
+    }
+
+    /// Undoes all that was prepared for a claim. One that is not known is fine: somebody else may have
+    /// undone it, or nothing was ever done.
+    pub async fn unprepare(&self, claim: ClaimUid) -> Result<(), Error> {
+        let shared = Arc::clone(&self.shared);
+        let span = error_span!("unprepare", uid = %claim);
+        self.tasks.spawn(async move { shared.unprepare(claim).await }.instrument(span)).await?
+    }
+
+    /// The devices that claims hold now, and which claims.
+    #[must_use]
+    pub fn held(&self) -> Vec<(DeviceName, ClaimRef)> {
+        self.shared.held.devices()
+    }
+
+    /// Waits for the work that is under way; nothing new is to be asked for.
+    pub async fn drain(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+impl<C: Claims> Shared<C> {
+    async fn prepare(self: Arc<Self>, claim: ClaimRef) -> Result<Vec<PreparedDevice>, Error> {
+        let _guard = self.locks.lock(&claim.uid).await;
+        let object = self.claims.get(&claim).await?;
+        let allocated = Allocated::check(&object, &claim, &self.driver, &self.node)?;
+        let work = Arc::clone(&self);
+        let devices = tokio::task::spawn_blocking(move || work.set_up(allocated)).await??;
+        Ok(devices)
+    }
+
+    async fn unprepare(self: Arc<Self>, claim: ClaimUid) -> Result<(), Error> {
+        let _guard = self.locks.lock(&claim).await;
+        let work = Arc::clone(&self);
+        tokio::task::spawn_blocking(move || work.take_down(&claim)).await?
+    }
+
+    /// From an allocation to devices that a container can get.
+    fn set_up(&self, allocated: Allocated) -> Result<Vec<PreparedDevice>, Error> {
+        let Allocated { claim, allocations, consumers } = allocated;
+        if allocations.is_empty() {
+            return Ok(Vec::new());
+        }
+        if let Some(record) = self.held.get(&claim.uid) {
+            if record.is_for(&claim, &allocations) {
+                // Somebody may have removed it; where it is as it was, nothing is written.
+                self.cdi.write(&claim.uid, &record.spec)?;
+                return Ok(self.answer(&record));
+            }
+            // It was deallocated and allocated anew without our being told.
+            warn!("the allocation is another one now: releasing the former one");
+            self.take_down(&claim.uid)?;
+        }
+        let record = self.plan(claim, allocations)?;
+        let uid = record.claim.uid.clone();
+        self.held
+            .insert(record.clone())
+            .map_err(|conflict| Error::Conflict { claim: record.claim.clone(), conflict })?;
+        match self.commit(&record) {
+            Ok(()) => {
+                for consumer in &consumers {
+                    info!(devices = %record.device_names(), %consumer, "prepared");
+                }
+                Ok(self.answer(&record))
+            }
+            Err(error) => {
+                // What cannot be undone now is undone at the next call or start: the journal knows it.
+                if let Err(undo) = self.take_down(&uid) {
+                    warn!(%undo, "cannot undo what was set up");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The two phases. The spec is the last thing that becomes visible.
+    fn commit(&self, record: &Record) -> Result<(), Error> {
+        self.journal.write(record, State::Preparing)?;
+        self.cdi.write(&record.claim.uid, &record.spec)?;
+        self.journal.write(record, State::Prepared)?;
+        Ok(())
+    }
+
+    /// First what a container could still find, last what makes the devices free.
+    fn take_down(&self, claim: &ClaimUid) -> Result<(), Error> {
+        self.cdi.remove(claim)?;
+        self.journal.remove(claim)?;
+        if self.held.remove(claim) {
+            info!("unprepared");
+        }
+        Ok(())
+    }
+
+    /// What will be set up, with everything that the inventory knows.
+    fn plan(&self, claim: ClaimRef, allocations: Vec<Allocation>) -> Result<Record, Error> {
+        let inventory = Arc::clone(&self.inventory.borrow());
+        let devices = allocations.iter().map(|allocation| {
+            let missing = || Error::NoDevice { claim: claim.clone(), device: allocation.device.clone() };
+            inventory.devices.get(&allocation.device).ok_or_else(missing)
+        });
+        let devices = devices.collect::<Result<Vec<_>, _>>()?;
+        let spec = edits::spec(&self.driver, &claim.uid, &allocations, &devices);
+        let sharing = devices.iter().map(|device| device.sharing).collect();
+        Ok(Record::new(claim, allocations, sharing, spec))
+    }
+
+    fn answer(&self, record: &Record) -> Vec<PreparedDevice> {
+        let devices = record.allocations.iter().zip(record.spec.ids());
+        let device = |(allocation, cdi_id): (&Allocation, DeviceId)| PreparedDevice {
+            request: allocation.request.clone(),
+            pool: self.node.clone(),
+            device: allocation.device.clone(),
+            cdi_id,
+            share: allocation.share.clone(),
+        };
+        devices.map(device).collect()
+    }
+
+    /// Finishes what was prepared, undoes what was not, and forgets what another boot has left.
+    fn recover(&self) -> Result<(), Error> {
+        let Loaded { records, unreadable } = self.journal.load()?;
+        for (record, state) in records {
+            let uid = record.claim.uid.clone();
+            match state {
+                State::Prepared => {
+                    self.cdi.write(&uid, &record.spec)?;
+                    if let Err(conflict) = self.held.insert(record.clone()) {
+                        warn!(claim = %record.claim, %conflict, "two prepared claims have one device");
+                    }
+                }
+                State::Preparing => {
+                    info!(claim = %record.claim, "undoing a claim that was being prepared");
+                    self.take_down(&uid)?;
+                }
+            }
+        }
+        // The spec of a claim whose record cannot be read stays: its containers may still need it.
+        let removed =
+            self.cdi.retain(|claim| self.held.get(claim).is_some() || unreadable.contains(claim))?;
+        for path in removed {
+            info!(path = %path.display(), "removed a CDI spec that belongs to no claim");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

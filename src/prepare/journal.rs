@@ -1,0 +1,257 @@
+//! What is prepared, for the process that comes after us: one file a claim.
+//!
+//! The files stand beside the sockets and the CDI specs in `/run` and carry the boot that they were written
+//! in: a record of another boot describes nothing that still exists. So nothing waits for a disk here; a
+//! power cut is a new boot. A checksum tells a record that is whole from one that is not.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use tracing::{error, info};
+
+use crate::{
+    cdi::Spec,
+    claims::{Allocation, ClaimRef},
+    device::{ClaimUid, DeviceName, Sharing},
+};
+
+/// The form of the files. A process of another form refuses to guess.
+const VERSION: u32 = 1;
+
+/// Why the journal cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file or the folder cannot be written.
+    #[error("cannot write the journal {}: {source}", .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file or the folder cannot be read.
+    #[error("cannot read the journal {}: {source}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// What tells one boot of a machine from another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BootId(String);
+
+impl BootId {
+    /// Where the kernel tells it.
+    pub const PATH: &str = "/proc/sys/kernel/random/boot_id";
+
+    /// Reads it from a file.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let text =
+            fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        Ok(Self(text.trim().to_owned()))
+    }
+}
+
+/// How far a claim has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum State {
+    /// Nobody has been told that it is prepared.
+    Preparing,
+    /// Somebody may have been.
+    Prepared,
+}
+
+/// What is prepared for a claim.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) claim: ClaimRef,
+    pub(super) allocations: Vec<Allocation>,
+    /// Of each allocation's device.
+    sharing: Vec<Sharing>,
+    pub(super) spec: Spec,
+}
+
+impl Record {
+    pub(super) fn new(
+        claim: ClaimRef,
+        allocations: Vec<Allocation>,
+        sharing: Vec<Sharing>,
+        spec: Spec,
+    ) -> Self {
+        Self { claim, allocations, sharing, spec }
+    }
+
+    /// Whether it is what this allocation asks for.
+    pub(super) fn is_for(&self, claim: &ClaimRef, allocations: &[Allocation]) -> bool {
+        self.claim == *claim && self.allocations == allocations
+    }
+
+    /// The devices that belong to the claim while it holds them; an administrator's do not.
+    pub(super) fn owned(&self) -> impl Iterator<Item = (&DeviceName, Sharing)> {
+        let devices = self.allocations.iter().zip(&self.sharing);
+        devices
+            .filter(|(allocation, _)| !allocation.admin_access)
+            .map(|(allocation, &sharing)| (&allocation.device, sharing))
+    }
+
+    pub(super) fn device_names(&self) -> String {
+        let names: Vec<&str> = self.allocations.iter().map(|allocation| allocation.device.as_str()).collect();
+        names.join(",")
+    }
+}
+
+/// A record as it stands in its file.
+#[derive(Serialize, Deserialize)]
+struct Entry<R> {
+    version: u32,
+    boot: BootId,
+    state: State,
+    record: R,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Sealed<'a> {
+    sha256: String,
+    #[serde(borrow)]
+    entry: &'a RawValue,
+}
+
+/// What the journal says at the start.
+pub(super) struct Loaded {
+    pub(super) records: Vec<(Record, State)>,
+    /// Claims whose records cannot be read; they are kept aside.
+    pub(super) unreadable: BTreeSet<ClaimUid>,
+}
+
+/// The folder with one file a claim.
+pub struct Journal {
+    folder: PathBuf,
+    boot: BootId,
+}
+
+impl Journal {
+    /// Uses a folder, and makes it where there is none.
+    pub fn open(folder: PathBuf, boot: BootId) -> Result<Self, Error> {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.map_err(|source| Error::Write { path: folder.clone(), source })?;
+        Ok(Self { folder, boot })
+    }
+
+    pub(super) fn write(&self, record: &Record, state: State) -> Result<(), Error> {
+        let path = self.file(&record.claim.uid);
+        let temporary = path.with_extension("tmp");
+        let error = |source: io::Error| Error::Write { path: path.clone(), source };
+        let text = self.seal(record, state).map_err(|invalid| error(invalid.into()))?;
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        options
+            .open(&temporary)
+            .and_then(|mut file| file.write_all(&text))
+            .and_then(|()| fs::rename(&temporary, &path))
+            .map_err(error)
+    }
+
+    /// There need not be one.
+    pub(super) fn remove(&self, claim: &ClaimUid) -> Result<(), Error> {
+        let path = self.file(claim);
+        for path in [path.with_extension("tmp"), path.with_extension("corrupt"), path] {
+            match fs::remove_file(&path) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    return Err(Error::Write { path, source });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Every record of this boot. Those of another are removed; what is not whole is kept aside.
+    pub(super) fn load(&self) -> Result<Loaded, Error> {
+        let read = |source| Error::Read { path: self.folder.clone(), source };
+        let mut loaded = Loaded { records: Vec::new(), unreadable: BTreeSet::new() };
+        for entry in fs::read_dir(&self.folder).map_err(read)? {
+            let path = entry.map_err(read)?.path();
+            let claim = path.file_stem().and_then(|stem| stem.to_str()?.parse::<ClaimUid>().ok());
+            let Some(claim) = claim else { continue };
+            match path.extension().and_then(|extension| extension.to_str()) {
+                Some("json") => self.load_one(path, claim, &mut loaded)?,
+                // It was being written when we were killed; what it was to replace still stands.
+                Some("tmp") => remove(&path)?,
+                Some("corrupt") => drop(loaded.unreadable.insert(claim)),
+                _ => {}
+            }
+        }
+        Ok(loaded)
+    }
+
+    fn load_one(&self, path: PathBuf, claim: ClaimUid, loaded: &mut Loaded) -> Result<(), Error> {
+        let text = fs::read(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
+        match unseal(&text) {
+            Ok(entry) if entry.boot != self.boot => {
+                info!(claim = %entry.record.claim, "forgetting a claim of an earlier boot");
+                remove(&path)
+            }
+            Ok(entry) if entry.record.claim.uid == claim => {
+                loaded.records.push((entry.record, entry.state));
+                Ok(())
+            }
+            other => {
+                let reason = other.err().unwrap_or_else(|| String::from("it is about another claim"));
+                let aside = path.with_extension("corrupt");
+                error!(file = %path.display(), aside = %aside.display(), %claim, reason,
+                    "a journal file cannot be read; it is kept aside, and its claim is forgotten until it is prepared again");
+                loaded.unreadable.insert(claim);
+                fs::rename(&path, &aside).map_err(|source| Error::Write { path: aside, source })
+            }
+        }
+    }
+
+    fn file(&self, claim: &ClaimUid) -> PathBuf {
+        self.folder.join(format!("{claim}.json"))
+    }
+
+    fn seal(&self, record: &Record, state: State) -> serde_json::Result<Vec<u8>> {
+        let entry = Entry { version: VERSION, boot: self.boot.clone(), state, record };
+        let entry = RawValue::from_string(serde_json::to_string(&entry)?)?;
+        let mut text = serde_json::to_vec(&Sealed { sha256: digest(entry.get()), entry: &entry })?;
+        text.push(b'\n');
+        Ok(text)
+    }
+}
+
+fn unseal(text: &[u8]) -> Result<Entry<Record>, String> {
+    let sealed: Sealed<'_> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    if digest(sealed.entry.get()) != sealed.sha256 {
+        return Err(String::from("its checksum does not fit"));
+    }
+    #[derive(Deserialize)]
+    struct Form {
+        version: u32,
+    }
+    let Form { version } = serde_json::from_str(sealed.entry.get()).map_err(|error| error.to_string())?;
+    if version != VERSION {
+        return Err(format!("it has version {version}, and this claimfs knows {VERSION}"));
+    }
+    serde_json::from_str(sealed.entry.get()).map_err(|error| error.to_string())
+}
+
+fn digest(text: &str) -> String {
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn remove(path: &Path) -> Result<(), Error> {
+    fs::remove_file(path).map_err(|source| Error::Write { path: path.to_owned(), source })
+}
