@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     allocated::{Allocated, Allocation, Consumer, Refusal, ShareId},
-    api_server::{ApiServer, ApiVersion},
+    api_server::{ApiServer, ApiVersion, VersionError},
     parameters::{Parameters, ParametersError},
 };
 use crate::device::{ClaimName, ClaimUid, Namespace};
@@ -62,6 +62,14 @@ pub enum Error {
         claim: ClaimRef,
         /// How long was waited.
         seconds: u64,
+    },
+    /// The API server does not speak of claims as we do.
+    #[error("claim {claim}: {source}")]
+    Version {
+        /// The claim.
+        claim: ClaimRef,
+        /// Why.
+        source: Arc<VersionError>,
     },
     /// The API server refused, or could not be reached.
     #[error("claim {claim}: {source}")]

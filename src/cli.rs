@@ -1,13 +1,14 @@
 //! The command line: one file a subcommand, each of which parses, calls and prints.
 
 mod devices;
+mod node;
 mod output;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{config, discover, inventory};
+use crate::{config, device::NodeName, discover, inventory, observe};
 
 /// Devices for Kubernetes Dynamic Resource Allocation, and for containers without a cluster.
 #[derive(Debug, Parser)]
@@ -20,6 +21,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Devices(devices::Devices),
+    Node(node::Node),
 }
 
 /// What ends a subcommand without success.
@@ -37,6 +39,14 @@ enum Error {
         "the host name {host:?} is not a valid name of a Kubernetes node\nfix: give one with --node-name"
     )]
     HostName { host: String },
+    #[error(transparent)]
+    Log(#[from] observe::LogError),
+    #[error(transparent)]
+    Node(#[from] crate::node::Error),
+    #[error(
+        "cannot use the cluster: {0}\nfix: --kubeconfig names a file; in a pod, a service account is needed"
+    )]
+    Cluster(String),
     #[error("cannot write the output: {0}")]
     Output(#[source] std::io::Error),
     #[error("cannot start: {0}")]
@@ -47,10 +57,14 @@ impl Error {
     /// 1: not possible; 2: asked for wrongly.
     fn exit_code(&self) -> ExitCode {
         match self {
-            Self::NoConfig(_) | Self::Config(_) | Self::Discover(_) | Self::HostName { .. } => {
-                ExitCode::from(2)
+            Self::NoConfig(_)
+            | Self::Config(_)
+            | Self::Discover(_)
+            | Self::HostName { .. }
+            | Self::Log(_) => ExitCode::from(2),
+            Self::Inventory(_) | Self::Node(_) | Self::Cluster(_) | Self::Output(_) | Self::Start(_) => {
+                ExitCode::FAILURE
             }
-            Self::Inventory(_) | Self::Output(_) | Self::Start(_) => ExitCode::FAILURE,
         }
     }
 }
@@ -66,12 +80,22 @@ impl From<config::Error> for Error {
     }
 }
 
+/// The node that was named, or else this host.
+fn node_name(given: Option<&NodeName>) -> Result<NodeName, Error> {
+    if let Some(name) = given {
+        return Ok(name.clone());
+    }
+    let host = nix::unistd::gethostname().unwrap_or_default().to_string_lossy().to_lowercase();
+    host.parse().map_err(|_| Error::HostName { host })
+}
+
 /// Runs the command that the process was started with.
 #[must_use]
 pub fn run() -> ExitCode {
     let Cli { command } = Cli::parse();
     let outcome = match command {
         Command::Devices(devices) => devices.run(),
+        Command::Node(node) => node.run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -15,7 +15,7 @@ use std::{
 };
 
 pub use self::error::{Error, Invalid};
-use crate::device::{Access, DriverName, Properties, Sharing, SourceName};
+use crate::device::{Access, AttributeName, DriverName, Properties, Sharing, SourceName};
 
 /// Where the file is looked for when nothing else is said.
 pub const DEFAULT_PATH: &str = "/etc/claimfs/config.yaml";
@@ -46,6 +46,14 @@ pub struct Source {
     pub sharing: Sharing,
     /// How a container gets one of its devices.
     pub access: Arc<Access>,
+}
+
+impl Source {
+    /// The attribute by which selectors find the devices of a source.
+    #[must_use]
+    pub fn attribute_name() -> AttributeName {
+        AttributeName::literal("source")
+    }
 }
 
 /// How the devices of a source are found.

@@ -11,6 +11,8 @@
 //! - [`prepare`]: the life of a claim on this node, and its journal.
 //! - [`cdi`]: how a device reaches a container.
 //! - [`kubelet`]: the kubelet's gRPC interfaces.
+//! - [`observe`]: logs, probes.
+//! - [`node`]: the daemon that all of these make up.
 //! - [`cli`]: one file a subcommand.
 //!
 //! Arrows point one way: a module never calls back into the one that called it.
@@ -23,5 +25,7 @@ pub mod device;
 pub mod discover;
 pub mod inventory;
 pub mod kubelet;
+pub mod node;
+pub mod observe;
 pub mod prepare;
 pub mod publish;

@@ -15,7 +15,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use tokio::{sync::watch, task::JoinError};
 use tokio_util::task::TaskTracker;
-use tracing::{Instrument, error_span, info, warn};
+use tracing::{Instrument, Span, error_span, info, warn};
 
 pub use self::{
     held::Conflict,
@@ -171,14 +171,13 @@ impl<C: Claims> Shared<C> {
         let object = self.claims.get(&claim).await?;
         let allocated = Allocated::check(&object, &claim, &self.driver, &self.node)?;
         let work = Arc::clone(&self);
-        let devices = tokio::task::spawn_blocking(move || work.set_up(allocated)).await??;
-        Ok(devices)
+        blocking(move || work.set_up(allocated)).await
     }
 
     async fn unprepare(self: Arc<Self>, claim: ClaimUid) -> Result<(), Error> {
         let _guard = self.locks.lock(&claim).await;
         let work = Arc::clone(&self);
-        tokio::task::spawn_blocking(move || work.take_down(&claim)).await?
+        blocking(move || work.take_down(&claim)).await
     }
 
     /// From an allocation to devices that a container can get.
@@ -288,6 +287,14 @@ impl<C: Claims> Shared<C> {
         }
         Ok(())
     }
+}
+
+/// Work on files, on a thread that may wait for them; what it logs belongs to the same claim.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let span = Span::current();
+    tokio::task::spawn_blocking(move || span.in_scope(work)).await?
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ fn programs_get_every_detail() {
         serde_json::json!({
             "name": "kvm", "source": "kvm", "kind": "dev", "claims": 110,
             "node": {"path": "/dev/null", "link": "/dev/kvm", "class": "char", "major": 1, "minor": 3},
-            "attributes": {"path": {"string": "/dev/null"}},
+            "attributes": {"path": {"string": "/dev/null"}, "source": {"string": "kvm"}},
             "capacity": {"shares": "110"},
         })
     );

@@ -26,6 +26,13 @@ spec:
     assert_eq!(cluster.kubectl(&["get", "pod", "hello", "-o", "jsonpath={.spec.nodeName}"]), cluster.node());
 }
 
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn commands_run_as_on_the_node() {
+    let cluster = Cluster::shared();
+    assert!(cluster.exec(&["ls", "/var/lib/kubelet"]).contains("plugins_registry"));
+}
+
 /// The kubelet dials the registration socket by its bare path. What gRPC for Go makes of that is an
 /// authority only when the file name has an `@`: this must hold for every kubelet that we support.
 #[tokio::test]

@@ -53,7 +53,7 @@ fn the_largest_devices_in_the_largest_slices_are_taken() {
     let text = "x".repeat(64);
     let version = format!("1.0.0-{}", "x".repeat(58));
     let attributes: String =
-        (0..28).map(|index| format!("    {domain}/{index:a>32}: {{string: {text}}}\n")).collect();
+        (0..27).map(|index| format!("    {domain}/{index:a>32}: {{string: {text}}}\n")).collect();
     let config = format!(
         "driver: {driver}\nsources:\n- name: {source}\n  simulated: {{count: 300}}\n  shared: {{max: 4294967295}}\n  \
          attributes:\n{attributes}    v: {{version: {version}}}\n    i: {{int: -9223372036854775808}}\n  \

@@ -7,7 +7,10 @@ use kube::{
     Api, Client,
     core::{ApiResource, GroupVersionKind, NotUsed, Object},
 };
-use tokio::{sync::Semaphore, time};
+use tokio::{
+    sync::{OnceCell, Semaphore},
+    time,
+};
 
 use super::{ClaimObject, ClaimRef, Claims, Error};
 
@@ -51,38 +54,63 @@ impl ApiVersion {
     }
 }
 
+/// Why no version could be agreed on.
+#[derive(Debug, thiserror::Error)]
+pub enum VersionError {
+    /// The API server did not answer.
+    #[error("cannot ask the API server for its versions: {0}")]
+    Api(#[from] kube::Error),
+    /// It has none of ours.
+    #[error(
+        "the API server has no resource.k8s.io in v1, v1beta2 or v1beta1: Dynamic Resource Allocation is off there"
+    )]
+    None,
+}
+
+impl ApiVersion {
+    /// The best version that a server has.
+    pub async fn discover(client: &Client) -> Result<Self, VersionError> {
+        let groups = client.list_api_groups().await?.groups;
+        let group = groups.iter().find(|group| group.name == "resource.k8s.io");
+        let served = group.map(|group| group.versions.as_slice()).unwrap_or_default();
+        let is_served = |version: &Self| served.iter().any(|one| one.version == version.as_str());
+        Self::ALL.into_iter().find(is_served).ok_or(VersionError::None)
+    }
+}
+
 /// Only the metadata and the status are decoded.
 type Claim = Object<NotUsed, ResourceClaimStatus>;
 
 /// Fetches claims from the API server, a bounded number at a time.
 pub struct ApiServer {
     client: Client,
-    resource: ApiResource,
+    /// Asked for when the first claim is: a start does not need the server.
+    resource: OnceCell<ApiResource>,
     in_flight: Semaphore,
 }
 
 impl ApiServer {
-    /// Uses a client and the version that its server speaks.
+    /// Uses a client.
     #[must_use]
-    pub fn new(client: Client, version: ApiVersion) -> Self {
-        let resource = version.resource("ResourceClaim", "resourceclaims");
-        Self { client, resource, in_flight: Semaphore::new(IN_FLIGHT) }
+    pub fn new(client: Client) -> Self {
+        Self { client, resource: OnceCell::new(), in_flight: Semaphore::new(IN_FLIGHT) }
     }
-}
 
-impl Claims for ApiServer {
-    async fn get(&self, claim: &ClaimRef) -> Result<ClaimObject, Error> {
-        let fetch = async {
-            // The semaphore is never closed; without a permit nothing worse happens than one request more.
-            let _permit = self.in_flight.acquire().await.ok();
-            let claims: Api<Claim> =
-                Api::namespaced_with(self.client.clone(), claim.namespace.as_str(), &self.resource);
-            claims.get(claim.name.as_str()).await
+    async fn resource(&self) -> Result<&ApiResource, VersionError> {
+        let discover = || async {
+            Ok(ApiVersion::discover(&self.client).await?.resource("ResourceClaim", "resourceclaims"))
         };
-        let answer = time::timeout(TIMEOUT, fetch).await;
-        let answer =
-            answer.map_err(|_| Error::Timeout { claim: claim.clone(), seconds: TIMEOUT.as_secs() })?;
-        match answer {
+        self.resource.get_or_try_init(discover).await
+    }
+
+    async fn fetch(&self, claim: &ClaimRef) -> Result<ClaimObject, Error> {
+        // The semaphore is never closed; without a permit nothing worse happens than one request more.
+        let _permit = self.in_flight.acquire().await.ok();
+        let version = |source| Error::Version { claim: claim.clone(), source: Arc::new(source) };
+        let resource = self.resource().await.map_err(version)?;
+        let claims: Api<Claim> =
+            Api::namespaced_with(self.client.clone(), claim.namespace.as_str(), resource);
+        match claims.get(claim.name.as_str()).await {
             Ok(object) => {
                 Ok(ClaimObject { metadata: object.metadata, status: object.status.unwrap_or_default() })
             }
@@ -91,5 +119,12 @@ impl Claims for ApiServer {
             }
             Err(source) => Err(Error::Api { claim: claim.clone(), source: Arc::new(source) }),
         }
+    }
+}
+
+impl Claims for ApiServer {
+    async fn get(&self, claim: &ClaimRef) -> Result<ClaimObject, Error> {
+        let answer = time::timeout(TIMEOUT, self.fetch(claim)).await;
+        answer.map_err(|_| Error::Timeout { claim: claim.clone(), seconds: TIMEOUT.as_secs() })?
     }
 }

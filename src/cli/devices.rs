@@ -7,7 +7,7 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::{Error, output};
+use super::{Error, node_name, output};
 use crate::{
     config::{self, Config},
     device::{AttributeName, AttributeValue, Device, DeviceName, NodeName, Quantity, Sharing, SourceName},
@@ -84,7 +84,8 @@ impl Devices {
             Format::Json => json(&View::from(found)) + "\n",
             Format::Yaml => format!("---\n{}", yaml(&View::from(found))),
             Format::Slices => {
-                let slices = publish::slices(&config.driver, &self.node()?, &found.devices);
+                let slices =
+                    publish::slices(&config.driver, &node_name(self.node_name.as_ref())?, &found.devices);
                 slices.iter().map(|slice| format!("---\n{}", yaml(slice))).collect()
             }
         })
@@ -117,20 +118,14 @@ impl Devices {
             Ok(following.await.map_err(crate::inventory::Error::from)??)
         })
     }
-
-    fn node(&self) -> Result<NodeName, Error> {
-        if let Some(name) = &self.node_name {
-            return Ok(name.clone());
-        }
-        let host = nix::unistd::gethostname().unwrap_or_default().to_string_lossy().to_lowercase();
-        host.parse().map_err(|_| Error::HostName { host })
-    }
 }
 
 fn table(found: &Found) -> String {
     let rows = found.devices.values().map(|device| {
-        // The node has its own column; names with a domain are for programs.
-        let shown = |name: &AttributeName| !name.as_str().contains('/') && name.as_str() != "path";
+        // These have columns of their own; names with a domain are for programs.
+        let shown = |name: &AttributeName| {
+            !name.as_str().contains('/') && !["path", "source"].contains(&name.as_str())
+        };
         vec![
             device.name.to_string(),
             device.source.to_string(),

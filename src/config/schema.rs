@@ -7,7 +7,8 @@ use serde_saphyr::Spanned;
 
 use super::{Config, DevPattern, Discovery, Source, error::Flaw};
 use crate::device::{
-    Access, AttributeName, AttributeValue, DriverName, Properties, Quantity, Sharing, SourceName, quoted,
+    Access, AttributeName, AttributeValue, DriverName, Properties, Quantity, Sharing, SourceName, Text,
+    quoted,
 };
 
 /// More than any node has, in all sources together; a typing error is likelier.
@@ -129,9 +130,19 @@ fn source(
     };
 
     let mut properties = Properties::default();
+    let source = Text::try_from(name.value.to_string())
+        .map_err(|error| Flaw::at(name.referenced, format!("{field}.name"), error))?;
+    properties
+        .set_attribute(Source::attribute_name(), AttributeValue::String(source))
+        .map_err(|error| Flaw::at(name.referenced, format!("{field}.name"), error))?;
     for (name, value) in attributes {
         let name = name.clone().within(driver);
         let flaw = |error: &dyn Display| Flaw::at(value.referenced, format!("{field}.attributes"), error);
+        if name == Source::attribute_name() {
+            return Err(flaw(&format_args!(
+                "every device has the attribute {name} already: the name of its source"
+            )));
+        }
         if properties.attributes().contains_key(&name) {
             return Err(flaw(&format_args!("{name} and {driver}/{name} are the same attribute")));
         }

@@ -187,7 +187,7 @@ impl Journal {
             let claim = path.file_stem().and_then(|stem| stem.to_str()?.parse::<ClaimUid>().ok());
             let Some(claim) = claim else { continue };
             match path.extension().and_then(|extension| extension.to_str()) {
-                Some("json") => self.load_one(path, claim, &mut loaded)?,
+                Some("json") => self.load_one(&path, claim, &mut loaded)?,
                 // It was being written when we were killed; what it was to replace still stands.
                 Some("tmp") => remove(&path)?,
                 Some("corrupt") => drop(loaded.unreadable.insert(claim)),
@@ -197,12 +197,12 @@ impl Journal {
         Ok(loaded)
     }
 
-    fn load_one(&self, path: PathBuf, claim: ClaimUid, loaded: &mut Loaded) -> Result<(), Error> {
-        let text = fs::read(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
+    fn load_one(&self, path: &Path, claim: ClaimUid, loaded: &mut Loaded) -> Result<(), Error> {
+        let text = fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
         match unseal(&text) {
             Ok(entry) if entry.boot != self.boot => {
                 info!(claim = %entry.record.claim, "forgetting a claim of an earlier boot");
-                remove(&path)
+                remove(path)
             }
             Ok(entry) if entry.record.claim.uid == claim => {
                 loaded.records.push((entry.record, entry.state));
@@ -214,7 +214,7 @@ impl Journal {
                 error!(file = %path.display(), aside = %aside.display(), %claim, reason,
                     "a journal file cannot be read; it is kept aside, and its claim is forgotten until it is prepared again");
                 loaded.unreadable.insert(claim);
-                fs::rename(&path, &aside).map_err(|source| Error::Write { path: aside, source })
+                fs::rename(path, &aside).map_err(|source| Error::Write { path: aside, source })
             }
         }
     }
@@ -232,14 +232,16 @@ impl Journal {
     }
 }
 
+/// As much of an entry as every version has.
+#[derive(Deserialize)]
+struct Form {
+    version: u32,
+}
+
 fn unseal(text: &[u8]) -> Result<Entry<Record>, String> {
     let sealed: Sealed<'_> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     if digest(sealed.entry.get()) != sealed.sha256 {
         return Err(String::from("its checksum does not fit"));
-    }
-    #[derive(Deserialize)]
-    struct Form {
-        version: u32,
     }
     let Form { version } = serde_json::from_str(sealed.entry.get()).map_err(|error| error.to_string())?;
     if version != VERSION {

@@ -97,6 +97,10 @@ impl Cluster {
         &self.env["CLUSTER_NODE"]
     }
 
+    pub fn dir(&self) -> &Path {
+        Path::new(&self.env["CLUSTER_DIR"])
+    }
+
     pub fn kubelet_dir(&self) -> &Path {
         Path::new(&self.env["CLUSTER_KUBELET_DIR"])
     }
@@ -106,11 +110,25 @@ impl Cluster {
         text(self.kubectl_command().args(arguments))
     }
 
+    /// Runs a command in the namespaces of the node.
+    pub fn exec(&self, command_line: &[&str]) -> String {
+        text(command(&self.name).arg("exec").args(command_line))
+    }
+
     /// Gives objects to the API server; answers with what kubectl prints.
     pub fn apply(&self, verb: &str, objects: &str) -> String {
+        self.apply_in(verb, "default", objects)
+    }
+
+    /// The same in another namespace, for objects that do not name one.
+    pub fn apply_in(&self, verb: &str, namespace: &str, objects: &str) -> String {
         let mut kubectl = self.kubectl_command();
-        kubectl.args([verb, "-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut kubectl = kubectl.spawn().unwrap();
+        // A namespace that the objects bring along is theirs.
+        if !objects.contains("namespace: ") {
+            kubectl.args(["--namespace", namespace]);
+        }
+        let kubectl = kubectl.args([verb, "-f", "-"]).stdin(Stdio::piped());
+        let mut kubectl = kubectl.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         std::io::Write::write_all(&mut kubectl.stdin.take().unwrap(), objects.as_bytes()).unwrap();
         succeeded("kubectl", kubectl.wait_with_output().unwrap())
     }

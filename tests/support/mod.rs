@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 pub mod cluster;
+pub mod driver;
 pub mod kubelet;
 pub mod plugin;
 

@@ -36,7 +36,10 @@ sources:
         .iter()
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
-    assert_eq!(attributes, ["cores=5", "driverVersion=1.0.0", "ecc=true", "model=LATEST-GPU-MODEL"]);
+    assert_eq!(
+        attributes,
+        ["cores=5", "driverVersion=1.0.0", "ecc=true", "model=LATEST-GPU-MODEL", "source=gpu"]
+    );
     assert_eq!(config.sources[1].sharing, Sharing::Shared { max: NonZeroU32::new(110).unwrap() });
     assert_eq!(config.sources[1].properties.capacity()[&Sharing::capacity_name()], Quantity::whole(110));
 }
@@ -154,7 +157,7 @@ fn limits_of_the_api_are_refused_with_the_field() {
     let text = format!("sources:\n- name: a\n  simulated: {{count: 1}}\n  attributes:\n{many}");
     assert_eq!(
         refused(&text),
-        "config.yaml:37:10: sources[0].attributes: a32 would be number 33: a device has at most 32 attributes and capacities together"
+        "config.yaml:36:10: sources[0].attributes: a31 would be number 33: a device has at most 32 attributes and capacities together"
     );
 }
 
@@ -185,7 +188,7 @@ fn an_attribute_has_one_name() {
     let names = config("claimfs.dev/model: {int: 1}, example.com/model: {int: 2}").unwrap();
     let names: Vec<String> =
         names.sources[0].properties.attributes().keys().map(ToString::to_string).collect();
-    assert_eq!(names, ["example.com/model", "model"]);
+    assert_eq!(names, ["example.com/model", "model", "source"]);
     let twice = config("claimfs.dev/model: {int: 1}, model: {int: 2}").unwrap_err();
     assert!(twice.contains("model and claimfs.dev/model are the same attribute"), "{twice}");
 }

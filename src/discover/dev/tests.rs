@@ -149,6 +149,7 @@ fn attributes_come_from_the_buses_above_the_device() {
             "resource.kubernetes.io/numaNode=1",
             "resource.kubernetes.io/pciBusID=0000:00:14.0",
             "resource.kubernetes.io/pcieRoot=pci0000:00",
+            "source=a",
             "subsystem=tty",
             "usbProduct=6001",
             "usbSerial=mine",
@@ -167,7 +168,7 @@ fn facts_beyond_the_32nd_property_are_left_out_and_named() {
     let machine = Machine::new();
     machine.link("dev/x", "/dev/null").link("sys/dev/char/1:3", "../../devices/virtual/mem/null");
     machine.link("sys/devices/virtual/mem/null/subsystem", "../../../../class/mem");
-    let many: String = (0..31).map(|index| format!("a{index}: {{int: 1}}, ")).collect();
+    let many: String = (0..30).map(|index| format!("a{index}: {{int: 1}}, ")).collect();
     let found =
         machine.scan(&format!("sources: [{{name: a, dev: {{paths: [/dev/x]}}, attributes: {{{many}}}}}]"));
     assert_eq!(attributes(&found, "x").len(), 32);
@@ -179,14 +180,14 @@ fn facts_beyond_the_32nd_property_are_left_out_and_named() {
 }
 
 #[test]
-fn a_node_without_sysfs_or_numa_has_only_its_path() {
+fn a_node_without_sysfs_or_numa_has_only_its_path_and_source() {
     let machine = Machine::new();
     machine.link("dev/x", "/dev/null").link("dev/y", "/dev/zero");
     machine.link("sys/dev/char/1:5", "../../devices/pci0000:00/0000:00:01.0");
     machine.file("sys/devices/pci0000:00/0000:00:01.0/numa_node", "-1\n");
     let found = machine.scan("sources: [{name: a, dev: {paths: ['/dev/*']}}]");
-    assert_eq!(attributes(&found, "x"), ["path=/dev/null"]);
-    assert_eq!(attributes(&found, "y"), ["path=/dev/zero"]);
+    assert_eq!(attributes(&found, "x"), ["path=/dev/null", "source=a"]);
+    assert_eq!(attributes(&found, "y"), ["path=/dev/zero", "source=a"]);
 }
 
 #[test]

@@ -1,0 +1,129 @@
+//! `claimfs node`: the daemon.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::Args;
+use kube::{
+    Client, Config as ClientConfig,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::{Error, node_name};
+use crate::{
+    config::{self, Config},
+    device::NodeName,
+    discover::Roots,
+    kubelet::Instance,
+    node::{Daemon, Settings},
+    observe,
+    prepare::BootId,
+};
+
+/// Serve the devices of this node to its kubelet
+///
+/// Publishes them as ResourceSlices, registers with the kubelet and prepares claims. Ends on SIGTERM: calls
+/// under way are answered, and what is prepared stays for the next start.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit status: 0 ended on a signal, 1 not possible, 2 wrong usage or configuration.")]
+pub(super) struct Node {
+    /// The configuration
+    #[arg(long, value_name = "FILE", env = "CLAIMFS_CONFIG", default_value = config::DEFAULT_PATH)]
+    config: PathBuf,
+
+    /// How to reach the cluster; in a pod its service account is used
+    #[arg(long, value_name = "FILE", env = "CLAIMFS_KUBECONFIG")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The name of this node in the cluster; the host name when not given
+    #[arg(long, value_name = "NAME", env = "CLAIMFS_NODE_NAME")]
+    node_name: Option<NodeName>,
+
+    /// The kubelet's folder, in which plugins are registered
+    #[arg(long, value_name = "FOLDER", env = "CLAIMFS_KUBELET_DIR", default_value = "/var/lib/kubelet")]
+    kubelet_dir: PathBuf,
+
+    /// Where container runtimes look for CDI specs
+    #[arg(long, value_name = "FOLDER", env = "CLAIMFS_CDI_DIR", default_value = "/var/run/cdi")]
+    cdi_dir: PathBuf,
+
+    /// For the lock and the journal; must not outlive a boot, or be told of it
+    #[arg(long, value_name = "FOLDER", env = "CLAIMFS_RUN_DIR", default_value = "/run/claimfs")]
+    run_dir: PathBuf,
+
+    /// The UID of our pod, where a new pod may start before the old one has ended
+    #[arg(long, value_name = "UID", env = "CLAIMFS_POD_UID")]
+    pod_uid: Option<String>,
+
+    /// Where to serve /healthz and /readyz
+    #[arg(long, value_name = "ADDRESS", env = "CLAIMFS_HTTP")]
+    http: Option<SocketAddr>,
+
+    /// What to log, e.g. info or claimfs=debug
+    #[arg(long, value_name = "FILTER", env = "CLAIMFS_LOG", default_value = "info")]
+    log: String,
+
+    /// Where the host's /dev is seen
+    #[arg(long, value_name = "FOLDER", env = "CLAIMFS_DEV", default_value = "/dev")]
+    dev: PathBuf,
+
+    /// Where the host's /sys is seen
+    #[arg(long, value_name = "FOLDER", env = "CLAIMFS_SYSFS", default_value = "/sys")]
+    sysfs: PathBuf,
+
+    /// What tells one boot of this machine from another
+    #[arg(long, value_name = "FILE", env = "CLAIMFS_BOOT_ID", default_value = BootId::PATH)]
+    boot_id: PathBuf,
+}
+
+impl Node {
+    pub(super) fn run(self) -> Result<(), Error> {
+        observe::log_to_stderr(&self.log)?;
+        let config = Config::load(&self.config)?;
+        let node = node_name(self.node_name.as_ref())?;
+        // Two threads: one that waits for a file must not keep the kubelet waiting.
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(2).enable_all().build().map_err(Error::Start)?;
+        runtime.block_on(async {
+            let settings = Settings {
+                config,
+                node,
+                client: client(self.kubeconfig).await?,
+                kubelet_dir: self.kubelet_dir,
+                cdi_dir: self.cdi_dir,
+                run_dir: self.run_dir,
+                roots: Roots { dev: self.dev, sys: self.sysfs },
+                boot_id: self.boot_id,
+                instance: self.pod_uid.map_or(Instance::Only, Instance::Pod),
+                http: self.http,
+            };
+            let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Start)?;
+            let mut terminate = signal(SignalKind::terminate()).map_err(Error::Start)?;
+            let shutdown = CancellationToken::new();
+            let daemon = Daemon::build(settings)?.run(shutdown.clone());
+            tokio::pin!(daemon);
+            tokio::select! {
+                ended = &mut daemon => return Ok(ended?),
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            shutdown.cancel();
+            Ok(daemon.await?)
+        })
+    }
+}
+
+/// A client that asks as often as it needs to: it has no throttle of its own.
+async fn client(kubeconfig: Option<PathBuf>) -> Result<Client, Error> {
+    let config = match kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(&path).map_err(|error| Error::Cluster(error.to_string()))?;
+            let options = KubeConfigOptions::default();
+            ClientConfig::from_custom_kubeconfig(file, &options).await.map_err(|error| error.to_string())
+        }
+        None => ClientConfig::incluster().map_err(|error| error.to_string()),
+    };
+    let config = config.map_err(Error::Cluster)?;
+    Client::try_from(config).map_err(|error| Error::Cluster(error.to_string()))
+}
