@@ -90,15 +90,13 @@ fn job_with_a_common_claim_and_separate_ones() {
     let lines = example.log_of_job("ten");
     assert_eq!(lines.len(), 10);
     let part = |line: &str, part: usize| line.split_whitespace().nth(part).unwrap().to_owned();
-    let common: BTreeSet<String> = lines.iter().map(|line| part(line, 0)).collect();
-    assert_eq!(common.len(), 1, "{lines:?}");
+    // The common claim is allocated anew when no pod has used it for a moment, so its device can change; but
+    // nobody else has it.
+    let value = |line: &str, index: usize| part(line, index).split_once('=').unwrap().1.to_owned();
+    assert!(lines.iter().all(|line| value(line, 0) != value(line, 1)), "{lines:?}");
     assert!(
-        lines
-            .iter()
-            .all(|line| part(line, 0).trim_start_matches("common=")
-                != part(line, 1).trim_start_matches("own="))
+        lines.iter().all(|line| value(line, 0).starts_with("gpu-") && value(line, 1).starts_with("gpu-"))
     );
-    assert!(lines.iter().all(|line| line.contains("own=gpu-")));
     example.end();
 }
 

@@ -127,7 +127,12 @@ impl Cluster {
         if !objects.contains("namespace: ") {
             kubectl.args(["--namespace", namespace]);
         }
-        let kubectl = kubectl.args([verb, "-f", "-"]).stdin(Stdio::piped());
+        kubectl.args([verb, "-f", "-"]);
+        if verb == "apply" {
+            // Several tests may apply the same object at the same time.
+            kubectl.args(["--server-side", "--force-conflicts"]);
+        }
+        let kubectl = kubectl.stdin(Stdio::piped());
         let mut kubectl = kubectl.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         std::io::Write::write_all(&mut kubectl.stdin.take().unwrap(), objects.as_bytes()).unwrap();
         succeeded("kubectl", kubectl.wait_with_output().unwrap())
