@@ -24,7 +24,7 @@ impl Example {
         LazyLock::force(&DRIVER);
         let cluster = Cluster::shared();
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name);
-        let file = names(&folder).into_iter().find(|file| file.ends_with(".yaml")).unwrap();
+        let file = names(&folder).into_iter().find(|file| file != "README.md").unwrap();
         let objects = fs::read_to_string(folder.join(file)).unwrap();
         let objects = objects.replace("image: busybox:stable", "image: localhost/claimfs/busybox:1");
         let namespace = if objects.contains("namespace: operators") { "operators" } else { name };

@@ -97,6 +97,10 @@ impl Cluster {
         &self.env["CLUSTER_NODE"]
     }
 
+    pub fn kubeconfig(&self) -> &Path {
+        Path::new(&self.env["KUBECONFIG"])
+    }
+
     pub fn dir(&self) -> &Path {
         Path::new(&self.env["CLUSTER_DIR"])
     }
@@ -122,19 +126,26 @@ impl Cluster {
 
     /// The same in another namespace, for objects that do not name one.
     pub fn apply_in(&self, verb: &str, namespace: &str, objects: &str) -> String {
-        let mut kubectl = self.kubectl_command();
         // A namespace that the objects bring along is theirs.
-        if !objects.contains("namespace: ") {
-            kubectl.args(["--namespace", namespace]);
-        }
-        kubectl.args([verb, "-f", "-"]);
-        if verb == "apply" {
-            // Several tests may apply the same object at the same time.
-            kubectl.args(["--server-side", "--force-conflicts"]);
-        }
-        let kubectl = kubectl.stdin(Stdio::piped());
-        let mut kubectl = kubectl.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        std::io::Write::write_all(&mut kubectl.stdin.take().unwrap(), objects.as_bytes()).unwrap();
+        let namespace = if objects.contains("namespace: ") { vec![] } else { vec!["--namespace", namespace] };
+        // Several tests may apply the same object at the same time.
+        let how: &[&str] = if verb == "apply" { &["--server-side", "--force-conflicts"] } else { &[] };
+        self.kubectl_with(&[&namespace[..], &[verb, "-f", "-"], how].concat(), objects)
+    }
+
+    /// Sets the status of objects, as a scheduler does.
+    pub fn apply_status(&self, objects: &str) -> String {
+        self.kubectl_with(
+            &["apply", "--server-side", "--force-conflicts", "--subresource=status", "-f", "-"],
+            objects,
+        )
+    }
+
+    fn kubectl_with(&self, arguments: &[&str], input: &str) -> String {
+        let mut kubectl = self.kubectl_command();
+        kubectl.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut kubectl = kubectl.spawn().unwrap();
+        std::io::Write::write_all(&mut kubectl.stdin.take().unwrap(), input.as_bytes()).unwrap();
         succeeded("kubectl", kubectl.wait_with_output().unwrap())
     }
 

@@ -1,10 +1,10 @@
-//! The real daemon in a real cluster.
+//! The real daemon: in the namespaces of a cluster, or beside a stand-in for the kubelet.
 
 use std::{
     fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Child, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     sync::{
         Mutex,
         mpsc::{self, Receiver},
@@ -13,17 +13,55 @@ use std::{
     time::Instant,
 };
 
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tempfile::TempDir;
+
 use super::{
     DEADLINE,
     cluster::{Cluster, command},
 };
+
+/// The lines that a daemon logs.
+struct Logs(Mutex<Receiver<String>>);
+
+impl Logs {
+    fn of(child: &mut Child) -> Self {
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (sender, logs) = mpsc::channel();
+        thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self(Mutex::new(logs))
+    }
+
+    /// Waits for a line with a text; answers with it.
+    fn wait_for(&self, text: &str) -> String {
+        let deadline = Instant::now() + DEADLINE;
+        let logs = self.0.lock().unwrap();
+        let mut seen = Vec::new();
+        loop {
+            match logs.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) if line.contains(text) => return line,
+                Ok(line) => seen.push(line),
+                Err(error) => panic!("no {text:?} in the log ({error}):\n{}", seen.join("\n")),
+            }
+        }
+    }
+}
 
 /// A `claimfs node` that runs in the namespaces of a cluster's node, as it does in real life.
 pub struct Driver<'a> {
     cluster: &'a Cluster,
     child: Child,
     run_dir: PathBuf,
-    logs: Mutex<Receiver<String>>,
+    logs: Logs,
 }
 
 impl<'a> Driver<'a> {
@@ -47,32 +85,15 @@ impl<'a> Driver<'a> {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        let (sender, logs) = mpsc::channel();
-        thread::spawn(move || {
-            for line in stderr.lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        let driver = Self { cluster, child, run_dir, logs: Mutex::new(logs) };
+        let logs = Logs::of(&mut child);
+        let driver = Self { cluster, child, run_dir, logs };
         driver.wait_for("\"message\":\"ready\"");
         driver
     }
 
     /// Waits for a line in its log.
     pub fn wait_for(&self, text: &str) -> String {
-        let deadline = Instant::now() + DEADLINE;
-        let logs = self.logs.lock().unwrap();
-        let mut seen = Vec::new();
-        loop {
-            match logs.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(line) if line.contains(text) => return line,
-                Ok(line) => seen.push(line),
-                Err(error) => panic!("no {text:?} in the driver's log ({error}):\n{}", seen.join("\n")),
-            }
-        }
+        self.logs.wait_for(text)
     }
 
     /// Its number in the namespaces of the cluster.
@@ -95,6 +116,111 @@ impl<'a> Driver<'a> {
     /// What the journal says about claims.
     pub fn journal(&self) -> Vec<String> {
         names(&self.run_dir.join("claims"))
+    }
+}
+
+/// A machine with folders of its own, on which daemons come and go.
+pub struct Machine {
+    folder: TempDir,
+    node: String,
+    kubeconfig: PathBuf,
+}
+
+impl Machine {
+    /// A node of this name in a control plane.
+    pub fn new(plane: &Cluster, node: &str, config: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("config.yaml"), config).unwrap();
+        fs::write(folder.path().join("boot_id"), "boot-1\n").unwrap();
+        fs::create_dir(folder.path().join("dev")).unwrap();
+        plane.apply("apply", &format!("apiVersion: v1\nkind: Node\nmetadata: {{name: {node}}}\n"));
+        Self { folder, node: node.to_owned(), kubeconfig: plane.kubeconfig().to_owned() }
+    }
+
+    pub fn node(&self) -> &str {
+        &self.node
+    }
+
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    /// The kubelet's folder.
+    pub fn kubelet(&self) -> PathBuf {
+        self.path("kubelet")
+    }
+
+    /// The command line of a daemon.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_claimfs"));
+        command.args(["node", "--node-name", &self.node, "--log", "info"]);
+        for (flag, path) in [
+            ("--config", "config.yaml"),
+            ("--kubelet-dir", "kubelet"),
+            ("--cdi-dir", "cdi"),
+            ("--run-dir", "run"),
+            ("--boot-id", "boot_id"),
+            ("--dev", "dev"),
+        ] {
+            command.arg(flag).arg(self.path(path));
+        }
+        command.arg("--kubeconfig").arg(&self.kubeconfig).stdin(Stdio::null()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Starts a daemon; it need not be ready.
+    pub fn start(&self) -> Daemon {
+        Daemon::spawn(&mut self.command())
+    }
+
+    pub fn specs(&self) -> Vec<String> {
+        names(&self.path("cdi"))
+    }
+
+    pub fn journal(&self) -> Vec<String> {
+        names(&self.path("run/claims"))
+    }
+}
+
+/// A `claimfs node` beside the test.
+pub struct Daemon {
+    child: Child,
+    logs: Logs,
+}
+
+impl Daemon {
+    pub fn spawn(command: &mut Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let logs = Logs::of(&mut child);
+        Self { child, logs }
+    }
+
+    pub fn wait_for(&self, text: &str) -> String {
+        self.logs.wait_for(text)
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it as an update does.
+    pub fn stop(mut self) {
+        let pid = Pid::from_raw(self.child.id().try_into().unwrap());
+        kill(pid, Signal::SIGTERM).unwrap();
+        assert!(self.child.wait().unwrap().success());
+    }
+
+    /// Waits for an end that nobody asked for.
+    pub fn wait(mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+}
+
+/// Without a word, as a crash: a test that fails leaves no daemon.
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

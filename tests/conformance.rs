@@ -1,0 +1,354 @@
+//! The kubelet's contract with a driver, point by point: the real daemon and a real API server, and a
+//! stand-in for the kubelet that can do on demand what a real one does only in bad hours.
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    fs,
+    os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink},
+    path::Path,
+    time::Duration,
+};
+
+use claimfs::kubelet::api::{dra::v1::Claim, health::v1::HealthStatus};
+use futures::future::join_all;
+use support::{
+    DEADLINE,
+    claims::{self, Allocation},
+    cluster::Cluster,
+    driver::{Daemon, Machine, names},
+    kubelet::{Behaviour, DraVersion, Event, Kubelet},
+    setup::{CONFIG, Setup},
+};
+use tokio_stream::StreamExt;
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn c01_get_info_has_all_fields_and_the_newest_version_first() {
+    let setup = Setup::new("c01").await;
+    let info = &setup.plugin.info;
+    assert_eq!((info.r#type.as_str(), info.name.as_str()), ("DRAPlugin", "claimfs.dev"));
+    assert_eq!(
+        info.supported_versions,
+        ["v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"]
+    );
+    assert_eq!(Path::new(&info.endpoint), setup.machine.kubelet().join("plugins/claimfs.dev/dra.sock"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn c02_a_kubelet_that_restarts_registers_us_again() {
+    let Setup { machine, kubelet, daemon, .. } = Setup::new("c02").await;
+    kubelet.stop().await;
+    let mut kubelet = Kubelet::start(&machine.kubelet(), Behaviour::default());
+    assert_eq!(kubelet.registered().await.info.name, "claimfs.dev");
+    daemon.unwrap().wait_for("registered with the kubelet");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn c03_a_daemon_that_restarts_or_is_killed_is_registered_again() {
+    let mut setup = Setup::new("c03").await;
+    setup.restart(Daemon::stop).await;
+    setup.restart(drop).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn c04_c05_a_refused_registration_is_told_and_recovers() {
+    let plane = Cluster::shared_control_plane();
+    let machine = Machine::new(plane, "c04", CONFIG);
+    let daemon = machine.start();
+    let refusing =
+        Kubelet::start(&machine.kubelet(), Behaviour { refuse: Some("not today"), ..Behaviour::default() });
+    assert!(daemon.wait_for("the kubelet refuses the registration").contains("not today"));
+    refusing.stop().await;
+    let mut kubelet = Kubelet::start(&machine.kubelet(), Behaviour::default());
+    kubelet.registered().await;
+    daemon.wait_for("\"message\":\"ready\"");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn c06_sockets_replace_stale_ones_are_roots_alone_and_go_with_the_daemon() {
+    let mut setup = Setup::new("c06").await;
+    let registration = setup.machine.kubelet().join("plugins_registry/claimfs.dev@reg.sock");
+    let service = Path::new(&setup.plugin.info.endpoint).to_owned();
+    for socket in [&registration, &service] {
+        let metadata = fs::metadata(socket).unwrap();
+        assert!(metadata.file_type().is_socket() && metadata.permissions().mode() & 0o777 == 0o600);
+    }
+    // A killed daemon leaves its sockets; the next one takes their place.
+    let stale = fs::metadata(&registration).unwrap().ino();
+    setup.restart(drop).await;
+    assert_ne!(fs::metadata(&registration).unwrap().ino(), stale);
+    setup.daemon.take().unwrap().stop();
+    assert_eq!(names(registration.parent().unwrap()), [""; 0]);
+    assert_eq!(names(service.parent().unwrap()), [""; 0]);
+    assert!(matches!(setup.kubelet.event().await, Event::Deregistered { .. }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn c08_c10_c19_c50_one_connection_carries_every_version_and_the_health() {
+    for (node, versions) in [("c19v1", &[DraVersion::V1][..]), ("c19beta", &[DraVersion::V1beta1])] {
+        let setup = Setup::with(node, CONFIG, Behaviour { versions, refuse: None }).await;
+        assert_eq!(setup.plugin.version, versions[0]);
+        let claim = setup.claim("a", &[("r", "gpu-0")]);
+        assert_eq!(setup.prepare(&claim).await.unwrap(), [format!("claimfs.dev/device={}-gpu-0", claim.uid)]);
+        setup.unprepare(&claim).await.unwrap();
+        let health = setup.plugin.health().await.unwrap().next().await.unwrap().unwrap();
+        assert!(health.devices.iter().all(|device| device.health() == HealthStatus::Healthy));
+        assert_eq!(health.devices.len(), 41);
+        let older = setup.plugin.older_health().await.unwrap().next().await.unwrap().unwrap();
+        assert_eq!(older.devices.len(), 41);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn c15_the_longest_driver_name_is_registered() {
+    let driver = format!("{}.{}", "a".repeat(31), "b".repeat(31));
+    let config = format!("driver: {driver}\n{CONFIG}");
+    let setup = Setup::with("c15", &config, Behaviour::default()).await;
+    assert_eq!(setup.plugin.info.name, driver);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn a_second_daemon_is_refused_with_the_number_of_the_first() {
+    let setup = Setup::new("second").await;
+    let second = setup.machine.command().output().unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    let errors = String::from_utf8_lossy(&second.stderr);
+    assert!(errors.contains(&format!("another claimfs (process {})", setup.daemon().id())), "{errors}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn c20_c26_a_claim_that_cannot_be_prepared_says_why_and_can_be_later() {
+    let setup = Setup::new("c26").await;
+    let unallocated = setup.claim("a", &[]);
+    assert!(setup.prepare(&unallocated).await.unwrap_err().ends_with("is not allocated"));
+    let allocated = setup.claim("a", &[("r", "gpu-0")]);
+    assert_eq!(allocated.uid, unallocated.uid);
+    let other = Claim { uid: String::from("0f9e8d7c-1234-4abc-9def-001122334455"), ..allocated.clone() };
+    assert!(setup.prepare(&other).await.unwrap_err().contains("it was deleted and made anew"));
+    let absent = Claim { name: String::from("nobody"), ..allocated.clone() };
+    assert!(setup.prepare(&absent).await.unwrap_err().ends_with("does not exist"));
+    assert_eq!((setup.machine.specs(), setup.machine.journal()), (vec![], vec![]));
+    setup.prepare(&allocated).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn c21_a_call_that_is_given_up_is_finished_or_undone() {
+    let setup = Setup::new("c21").await;
+    let claim = setup.claim("a", &[("r", "gpu-0")]);
+    for patience in [0, 1, 2, 5, 10, 20] {
+        // The kubelet gives up in the middle and unprepares at once.
+        let call = setup.plugin.prepare(std::slice::from_ref(&claim));
+        let _ = tokio::time::timeout(Duration::from_millis(patience), call).await;
+        setup.unprepare(&claim).await.unwrap();
+    }
+    // A call that had not reached the daemon when it was given up may still come; the answer to a last pair
+    // of calls comes after it.
+    setup.prepare(&claim).await.unwrap();
+    setup.unprepare(&claim).await.unwrap();
+    assert_eq!((setup.machine.specs(), setup.machine.journal()), (vec![], vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn c27_c28_c29_repeats_have_the_same_answer_and_every_claim_gets_one() {
+    let mut setup = Setup::new("c27").await;
+    let claims = [setup.claim("a", &[("r", "gpu-0"), ("r", "gpu-1")]), setup.claim("b", &[("r", "gpu-2")])];
+    let first = setup.plugin.prepare(&claims).await.unwrap();
+    assert_eq!(first.len(), 2);
+    assert_eq!(setup.plugin.prepare(&claims).await.unwrap(), first);
+    setup.restart(drop).await;
+    assert_eq!(setup.plugin.prepare(&claims).await.unwrap(), first);
+    let unknown = Claim { namespace: "x".into(), name: "y".into(), uid: "z".into() };
+    let all = [&claims[..], &[unknown]].concat();
+    let unprepared = setup.plugin.unprepare(&all).await.unwrap();
+    assert!(unprepared.len() == 3 && unprepared.values().all(Result::is_ok), "{unprepared:?}");
+    // One bad claim among good ones.
+    let bad = Claim { uid: "other".into(), ..claims[1].clone() };
+    let answer = setup.plugin.prepare(&[claims[0].clone(), bad]).await.unwrap();
+    assert!(answer[&claims[0].uid].is_ok() && answer["other"].is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn c34_c35_requests_lose_their_alternatives_and_shares_are_told() {
+    let setup = Setup::new("c34").await;
+    let shares = ["0f9e8d7c-1234-4abc-9def-00112233445", "0f9e8d7c-1234-4abc-9def-10112233445"]
+        .map(|id| id.to_owned() + "5");
+    let share = |request, share| Allocation { share: Some(share), ..Allocation::of(request, "c34", "kvm-0") };
+    let allocations =
+        [Allocation::of("first/best", "c34", "gpu-0"), share("one", &shares[0]), share("two", &shares[1])];
+    let claim = claims::create(setup.plane, "c34-a", &allocations);
+    let answer = setup.plugin.prepare(std::slice::from_ref(&claim)).await.unwrap();
+    let devices = answer[&claim.uid].as_ref().unwrap();
+    let told: Vec<(&str, Option<&str>)> =
+        devices.iter().map(|device| (device.request_names[0].as_str(), device.share_id.as_deref())).collect();
+    assert_eq!(told, [("first", None), ("one", Some(shares[0].as_str())), ("two", Some(shares[1].as_str()))]);
+    let ids: std::collections::BTreeSet<&String> =
+        devices.iter().flat_map(|device| &device.cdi_device_ids).collect();
+    assert_eq!(ids.len(), 3, "each with a name of its own");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn c36_a_new_claim_of_the_same_name_is_another_claim() {
+    let setup = Setup::new("c36").await;
+    let old = setup.claim("a", &[("r", "gpu-0")]);
+    setup.prepare(&old).await.unwrap();
+    claims::delete(setup.plane, &old);
+    let new = setup.claim("a", &[("r", "gpu-0")]);
+    let refused = setup.prepare(&new).await.unwrap_err();
+    assert!(
+        refused.contains(&format!("device gpu-0 is in use by claim default/c36-a ({})", old.uid)),
+        "{refused}"
+    );
+    // The late unprepare concerns the old one alone.
+    setup.unprepare(&old).await.unwrap();
+    setup.prepare(&new).await.unwrap();
+    setup.unprepare(&old).await.unwrap();
+    assert_eq!(setup.machine.specs(), [format!("claimfs.dev-{}.json", new.uid)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn c37_c38_c49_slices_are_whole_and_not_written_again() {
+    let config = "sources: [{name: gpu, simulated: {count: 500}}]";
+    let mut setup = Setup::with("c37", config, Behaviour::default()).await;
+    let slices = setup.slices();
+    assert_eq!(slices.len(), 4);
+    for slice in &slices {
+        assert_eq!(slice["spec"]["pool"]["generation"], 1);
+        assert_eq!(slice["spec"]["pool"]["resourceSliceCount"], 4);
+        let owner = &slice["metadata"]["ownerReferences"][0];
+        assert_eq!((owner["kind"].as_str(), owner["name"].as_str()), (Some("Node"), Some("c37")));
+        assert_eq!(owner["controller"], true);
+    }
+    setup.restart(Daemon::stop).await;
+    setup.restart(drop).await;
+    assert_eq!(setup.slices(), slices);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn c40_c41_c42_c48_what_others_do_to_the_slices_is_put_right() {
+    let setup = Setup::new("c42").await;
+    let before = setup.slices();
+    // The kubelet's wipe.
+    setup.plane.kubectl(&["delete", "resourceslices", "--field-selector=spec.nodeName=c42"]);
+    let after = setup.slices_become(|slices| slices.len() == before.len()).await;
+    assert_eq!(after[0]["spec"]["devices"], before[0]["spec"]["devices"]);
+    // A slice that somebody else made for us.
+    let foreign = "{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: foreign-c42}, spec: \
+                   {driver: claimfs.dev, nodeName: c42, pool: {name: c42, generation: 0, resourceSliceCount: 1}}}";
+    setup.plane.apply("create", foreign);
+    setup
+        .slices_become(|slices| {
+            slices.len() == before.len() && slices[0]["metadata"]["name"] != "foreign-c42"
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn c39_a_device_that_comes_or_goes_is_published_and_its_health_told() {
+    let setup = Setup::new("c39").await;
+    let plug = setup.machine.path("dev/plug0");
+    let up = plug.parent().unwrap().canonicalize().unwrap().components().count() - 1;
+    let has_plug =
+        |slices: &[serde_json::Value]| slices[0]["spec"]["devices"].to_string().contains("\"plug0\"");
+    let mut health = setup.plugin.health().await.unwrap();
+    symlink(format!("{}dev/null", "../".repeat(up)), &plug).unwrap();
+    let slices = setup.slices_become(has_plug).await;
+    assert_eq!(slices[0]["spec"]["pool"]["generation"], 1, "one changed slice keeps the generation");
+    let claim = setup.claim("a", &[("r", "plug0")]);
+    setup.prepare(&claim).await.unwrap();
+    fs::remove_file(&plug).unwrap();
+    setup.slices_become(|slices| !has_plug(slices)).await;
+    let gone = tokio::time::timeout(DEADLINE, async {
+        loop {
+            let told = health.next().await.unwrap().unwrap();
+            let plug = told.devices.iter().find(|one| one.device.as_ref().unwrap().device_name == "plug0");
+            if let Some(plug) = plug.filter(|plug| plug.health() == HealthStatus::Unhealthy) {
+                return plug.message.clone();
+            }
+        }
+    });
+    assert_eq!(gone.await.unwrap(), "the device is gone from this node");
+    // Neither the device nor the claim is needed to take it down.
+    claims::delete(setup.plane, &claim);
+    setup.unprepare(&claim).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn a_hundred_claims_at_once_and_one_of_thirty_two_devices() {
+    let setup =
+        Setup::with("many", "sources: [{name: gpu, simulated: {count: 200}}]", Behaviour::default()).await;
+    let devices: Vec<String> = (0..132).map(|index| format!("gpu-{index}")).collect();
+    let single: Vec<[Allocation<'_>; 1]> =
+        devices[..100].iter().map(|one| [Allocation::of("r", "many", one)]).collect();
+    let large: Vec<Allocation<'_>> =
+        devices[100..].iter().map(|one| Allocation::of("r", "many", one)).collect();
+    let mut all: Vec<(String, &[Allocation<'_>])> =
+        single.iter().enumerate().map(|(index, one)| (format!("many-{index}"), &one[..])).collect();
+    all.push((String::from("many-large"), &large));
+    let claims = claims::create_all(setup.plane, &all);
+    let calls = claims.iter().map(|claim| setup.prepare(claim));
+    let answers: Vec<usize> = join_all(calls).await.into_iter().map(|ids| ids.unwrap().len()).collect();
+    assert_eq!((answers.len(), answers.iter().sum::<usize>()), (101, 132));
+    assert_eq!(setup.machine.specs().len(), 101);
+    let calls = claims.iter().map(|claim| setup.unprepare(claim));
+    assert!(join_all(calls).await.iter().all(Result::is_ok));
+    assert_eq!((setup.machine.specs(), setup.machine.journal()), (vec![], vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn hostile_names_are_refused_and_touch_nothing() {
+    let setup = Setup::new("hostile").await;
+    let good = setup.claim("a", &[("r", "gpu-0")]);
+    setup.prepare(&good).await.unwrap();
+    let before = (setup.machine.specs(), setup.machine.journal());
+    let long = "a".repeat(300);
+    for text in ["../../../tmp/x", "..", "", "*", "a/b", "a\0b", "é", long.as_str()] {
+        for claim in [
+            Claim { uid: text.to_owned(), ..good.clone() },
+            Claim { name: text.to_owned(), ..good.clone() },
+            Claim { namespace: text.to_owned(), ..good.clone() },
+        ] {
+            let answer = setup.plugin.prepare(std::slice::from_ref(&claim)).await.unwrap();
+            assert!(
+                answer[&claim.uid].as_ref().is_err_and(|error| error.len() < 500),
+                "{text:?}: {answer:?}"
+            );
+        }
+        let unknown = Claim { uid: text.to_owned(), ..good.clone() };
+        let answer = setup.plugin.unprepare(std::slice::from_ref(&unknown)).await.unwrap();
+        assert!(answer[text].is_err(), "{text:?}");
+    }
+    assert_eq!((setup.machine.specs(), setup.machine.journal()), before);
+    setup.unprepare(&good).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn at_rest_nothing_is_written() {
+    let setup = Setup::new("rest").await;
+    let claim = setup.claim("a", &[("r", "gpu-0")]);
+    setup.prepare(&claim).await.unwrap();
+    let stamp = |path: &str| fs::metadata(setup.machine.path(path)).unwrap().modified().unwrap();
+    let before = (setup.slices(), stamp("cdi"), stamp("run/claims"));
+    // Longer than the health is repeated and the watch is settled.
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    assert_eq!((setup.slices(), stamp("cdi"), stamp("run/claims")), before);
+}

@@ -1,0 +1,128 @@
+//! Killed at every system call that can change something, the daemon comes to the same state as if nothing
+//! had happened. strace kills it from outside; the daemon knows nothing of it.
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+};
+
+use claimfs::kubelet::api::dra::v1::Claim;
+use support::{
+    driver::{Machine, names},
+    setup::Setup,
+};
+
+/// What changes files, sockets or the answer.
+const CALLS: [&str; 6] = ["openat", "write", "rename", "unlink", "mkdir", "sendto,writev,sendmsg"];
+/// Far more than there are.
+const MOST: usize = 200;
+
+#[derive(Debug, Clone, Copy)]
+enum Operation {
+    Prepare,
+    Unprepare,
+}
+
+impl Operation {
+    async fn call(self, setup: &Setup, claim: &Claim) -> Result<(), String> {
+        match self {
+            Self::Prepare => {
+                let answer = setup.plugin.prepare(std::slice::from_ref(claim)).await;
+                answer.map_err(|status| status.to_string())?.remove(&claim.uid).unwrap().map(|_| ())
+            }
+            Self::Unprepare => {
+                let answer = setup.plugin.unprepare(std::slice::from_ref(claim)).await;
+                answer.map_err(|status| status.to_string())?.remove(&claim.uid).unwrap()
+            }
+        }
+    }
+}
+
+/// Everything that the daemon has written, by name.
+fn state(machine: &Machine) -> BTreeMap<String, Vec<u8>> {
+    let files = ["cdi", "run/claims"].into_iter().flat_map(|folder| {
+        let folder = machine.path(folder);
+        names(&folder).into_iter().map(move |name| folder.join(name))
+    });
+    files.map(|file| (file.display().to_string(), fs::read(&file).unwrap())).collect()
+}
+
+/// Kills the daemon when one of its threads enters one of these calls for the n-th time from now on.
+struct Killer(Child);
+
+impl Killer {
+    fn attach(pid: u32, calls: &str, n: usize) -> Self {
+        let mut strace = Command::new("strace")
+            .args(["-f", "-p", &pid.to_string(), "-o", "/dev/null", "-e", &format!("trace={calls}")])
+            .args(["-e", &format!("inject={calls}:signal=SIGKILL:when={n}")])
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("strace is installed");
+        // One line for each thread, or one that counts them, when it is attached to all.
+        let mut line = String::new();
+        BufReader::new(strace.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("attached"), "{line}");
+        Self(strace)
+    }
+}
+
+impl Drop for Killer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn killed_at_any_call_it_converges() {
+    let mut setup = Setup::new("crash").await;
+    let claim = setup.claim("a", &[("r", "gpu-0"), ("s", "gpu-1")]);
+    let mut points = 0;
+    for operation in [Operation::Prepare, Operation::Unprepare] {
+        // What it is like without a crash.
+        if matches!(operation, Operation::Unprepare) {
+            Operation::Prepare.call(&setup, &claim).await.unwrap();
+        }
+        let before = state(&setup.machine);
+        operation.call(&setup, &claim).await.unwrap();
+        let after = state(&setup.machine);
+        assert_ne!(before, after);
+        let back = match operation {
+            Operation::Prepare => Operation::Unprepare,
+            Operation::Unprepare => Operation::Prepare,
+        };
+        for calls in CALLS {
+            for n in 1..MOST {
+                back.call(&setup, &claim).await.unwrap();
+                assert_eq!(state(&setup.machine), before, "{operation:?} {calls} {n}");
+                let killer = Killer::attach(setup.daemon().id(), calls, n);
+                let outcome = operation.call(&setup, &claim).await;
+                drop(killer);
+                // It may also have been killed after its answer.
+                let survived = outcome.is_ok() && operation.call(&setup, &claim).await.is_ok();
+                if !survived {
+                    points += 1;
+                    setup.restart(drop).await;
+                }
+                // The kubelet asks again when it got no answer; asking twice is allowed anyway.
+                operation
+                    .call(&setup, &claim)
+                    .await
+                    .unwrap_or_else(|error| panic!("{operation:?} {calls} {n}: {error}"));
+                assert_eq!(state(&setup.machine), after, "{operation:?} {calls} {n}: {outcome:?}");
+                if survived {
+                    break;
+                }
+            }
+        }
+        back.call(&setup, &claim).await.unwrap();
+    }
+    println!("{points} points of crash converged");
+    assert!(points >= 15, "{points}");
+}

@@ -1,0 +1,102 @@
+//! The real daemon and a real API server, with a stand-in for the kubelet.
+
+use std::time::Duration;
+
+use claimfs::kubelet::api::dra::v1::Claim;
+
+use super::{
+    DEADLINE,
+    claims::{self, Allocation},
+    cluster::Cluster,
+    driver::{Daemon, Machine},
+    kubelet::{Behaviour, Kubelet, Plugin},
+};
+
+/// Devices of every kind that needs no hardware.
+pub const CONFIG: &str = "
+sources:
+- {name: gpu, simulated: {count: 40}}
+- {name: kvm, simulated: {count: 1}, shared: {max: 2}}
+- {name: plug, dev: {paths: ['/dev/plug*']}}
+";
+
+/// A machine, a daemon on it, and the kubelet that has registered it.
+pub struct Setup {
+    pub plane: &'static Cluster,
+    pub machine: Machine,
+    pub daemon: Option<Daemon>,
+    pub kubelet: Kubelet,
+    pub plugin: Plugin,
+}
+
+impl Setup {
+    pub async fn new(node: &str) -> Self {
+        Self::with(node, CONFIG, Behaviour::default()).await
+    }
+
+    pub async fn with(node: &str, config: &str, behaviour: Behaviour) -> Self {
+        let plane = Cluster::shared_control_plane();
+        let machine = Machine::new(plane, node, config);
+        let daemon = machine.start();
+        let mut kubelet = Kubelet::start(&machine.kubelet(), behaviour);
+        let plugin = kubelet.registered().await;
+        daemon.wait_for("\"message\":\"ready\"");
+        Self { plane, machine, daemon: Some(daemon), kubelet, plugin }
+    }
+
+    pub fn daemon(&self) -> &Daemon {
+        self.daemon.as_ref().unwrap()
+    }
+
+    /// Another daemon in the place of the one that runs; `end` says how that one ends.
+    pub async fn restart(&mut self, end: impl FnOnce(Daemon)) {
+        end(self.daemon.take().unwrap());
+        let daemon = self.machine.start();
+        self.plugin = self.kubelet.registered().await;
+        daemon.wait_for("\"message\":\"ready\"");
+        self.daemon = Some(daemon);
+    }
+
+    pub fn claim(&self, name: &str, devices: &[(&str, &str)]) -> Claim {
+        let node = self.machine.node();
+        let allocations: Vec<Allocation<'_>> =
+            devices.iter().map(|(request, device)| Allocation::of(request, node, device)).collect();
+        claims::create(self.plane, &format!("{node}-{name}"), &allocations)
+    }
+
+    /// Prepares one claim: the CDI names, or the error.
+    pub async fn prepare(&self, claim: &Claim) -> Result<Vec<String>, String> {
+        let mut answer = self.plugin.prepare(std::slice::from_ref(claim)).await.unwrap();
+        assert_eq!(answer.len(), 1, "exactly the claims that were asked for");
+        let devices = answer.remove(&claim.uid).expect("by its UID")?;
+        Ok(devices.into_iter().flat_map(|device| device.cdi_device_ids).collect())
+    }
+
+    pub async fn unprepare(&self, claim: &Claim) -> Result<(), String> {
+        let mut answer = self.plugin.unprepare(std::slice::from_ref(claim)).await.unwrap();
+        answer.remove(&claim.uid).expect("by its UID")
+    }
+
+    pub fn slices(&self) -> Vec<serde_json::Value> {
+        let selector = format!("--field-selector=spec.nodeName={}", self.machine.node());
+        let list = self.plane.kubectl(&["get", "resourceslices", "-o", "json", &selector]);
+        let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+        list["items"].as_array().unwrap().clone()
+    }
+
+    /// Waits until the slices of this node are as wanted.
+    pub async fn slices_become(
+        &self,
+        wanted: impl Fn(&[serde_json::Value]) -> bool,
+    ) -> Vec<serde_json::Value> {
+        let deadline = std::time::Instant::now() + DEADLINE;
+        loop {
+            let slices = self.slices();
+            if wanted(&slices) {
+                return slices;
+            }
+            assert!(std::time::Instant::now() < deadline, "{slices:#?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
