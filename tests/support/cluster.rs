@@ -114,6 +114,16 @@ impl Cluster {
         text(self.kubectl_command().args(arguments))
     }
 
+    /// Kills a component and keeps it down.
+    pub fn stop_component(&self, component: &str) {
+        text(command(&self.name).args(["stop", component]));
+    }
+
+    /// Starts it again.
+    pub fn start_component(&self, component: &str) {
+        text(command(&self.name).args(["start", component]));
+    }
+
     /// Runs a command in the namespaces of the node.
     pub fn exec(&self, command_line: &[&str]) -> String {
         text(command(&self.name).arg("exec").args(command_line))
