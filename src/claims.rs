@@ -18,7 +18,7 @@ pub use self::{
     api_server::{ApiServer, ApiVersion, VersionError},
     parameters::{Parameters, ParametersError},
 };
-use crate::device::{ClaimName, ClaimUid, Namespace};
+use crate::device::{ClaimName, ClaimUid, Namespace, NodeName};
 
 /// A claim, by everything that identifies it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -85,4 +85,8 @@ pub enum Error {
 pub trait Claims: Send + Sync + 'static {
     /// The object that has the claim's name now; its UID is for the caller to check.
     fn get(&self, claim: &ClaimRef) -> impl Future<Output = Result<ClaimObject, Error>> + Send;
+
+    /// Whether anything on a node names this claim, be it the claim itself or another of its name.
+    fn is_named(&self, claim: &ClaimRef, node: &NodeName)
+    -> impl Future<Output = Result<bool, Error>> + Send;
 }

@@ -21,7 +21,7 @@ use crate::{
     discover::Roots,
     inventory::{self, Inventory},
     kubelet::{self, Health, Instance, Paths, Plugin},
-    observe::{Probes, Readiness},
+    observe::{Events, Probes, Readiness},
     prepare::{self, BootId, Preparer},
     publish::{self, Publisher},
 };
@@ -79,6 +79,8 @@ pub struct Settings {
     pub instance: Instance,
     /// Where the probes are served, if at all.
     pub http: Option<SocketAddr>,
+    /// How often to look for claims that the kubelet has forgotten.
+    pub collect_every: Duration,
 }
 
 /// A daemon that is about to run.
@@ -90,13 +92,26 @@ pub struct Daemon {
     publisher: Publisher,
     readiness: Readiness,
     probes: Option<(SocketAddr, Probes)>,
+    events: Events,
+    collect_every: Duration,
 }
 
 impl Daemon {
     /// Takes and makes everything that can be refused.
     pub fn build(settings: Settings) -> Result<Self, Error> {
-        let Settings { config, node, client, kubelet_dir, cdi_dir, run_dir, roots, boot_id, instance, http } =
-            settings;
+        let Settings {
+            config,
+            node,
+            client,
+            kubelet_dir,
+            cdi_dir,
+            run_dir,
+            roots,
+            boot_id,
+            instance,
+            http,
+            collect_every,
+        } = settings;
         let lock = Lock::take(&run_dir)?;
         let driver = config.driver.clone();
         let inventory = Inventory::build(config, roots)?;
@@ -119,6 +134,7 @@ impl Daemon {
         let health = Health::new(node.clone(), snapshots.clone(), held);
         let paths = Paths::new(kubelet_dir, driver.clone(), instance);
         let plugin = Plugin::bind(&paths, &driver, Arc::clone(&preparer), health)?;
+        let events = Events::new(client.clone(), &driver, &node);
         let publisher = Publisher::new(client, publish::Settings { driver, node }, snapshots);
         let readiness = Readiness { registered: plugin.registered(), published: publisher.published() };
         let probes = http
@@ -127,18 +143,30 @@ impl Daemon {
                 Ok::<_, Error>((address, probes.map_err(|source| Error::Probes { address, source })?))
             })
             .transpose()?;
-        Ok(Self { _lock: lock, inventory, preparer, plugin, publisher, readiness, probes })
+        Ok(Self {
+            _lock: lock,
+            inventory,
+            preparer,
+            plugin,
+            publisher,
+            readiness,
+            probes,
+            events,
+            collect_every,
+        })
     }
 
     /// Serves until the shutdown is asked for or a part fails; then ends in order, within a deadline.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
-        let Self { _lock, inventory, preparer, plugin, publisher, readiness, probes } = self;
+        let Self { _lock, inventory, preparer, plugin, publisher, readiness, probes, events, collect_every } =
+            self;
         // The kubelet is let go first, the rest when its calls are answered.
         let (front, back) = (CancellationToken::new(), CancellationToken::new());
         let mut plugin = tokio::spawn(plugin.run(front.clone()));
         let mut inventory = tokio::spawn(inventory.run(back.clone()));
         let publisher = tokio::spawn(publisher.run(back.clone()));
         let mut probes = tokio::spawn(serve_probes(probes, back.clone()));
+        let collector = tokio::spawn(collect(Arc::clone(&preparer), events, collect_every, back.clone()));
         let ready = tokio::spawn(async move {
             readiness.ready().await;
             info!("ready");
@@ -157,8 +185,9 @@ impl Daemon {
             if !plugin.is_finished() {
                 flatten(plugin.await)?;
             }
-            preparer.drain().await;
             back.cancel();
+            collector.await?;
+            preparer.drain().await;
             publisher.await?;
             if !inventory.is_finished() {
                 flatten(inventory.await)?;
@@ -174,6 +203,24 @@ impl Daemon {
                 );
                 outcome
             }
+        }
+    }
+}
+
+/// Looks for claims that the kubelet has forgotten, now and then.
+async fn collect(
+    preparer: Arc<Preparer<ApiServer>>,
+    events: Events,
+    every: Duration,
+    shutdown: CancellationToken,
+) {
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = time::sleep(every) => {}
+        }
+        for claim in preparer.collect().await {
+            events.released(&claim).await;
         }
     }
 }

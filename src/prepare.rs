@@ -158,6 +158,22 @@ impl<C: Claims> Preparer<C> {
         self.shared.held.devices()
     }
 
+    /// Releases claims that the kubelet has forgotten: their objects are gone, and nothing on this node names
+    /// them. Answers with those that it released. What cannot be asked about stays.
+    pub async fn collect(&self) -> Vec<ClaimRef> {
+        let mut released = Vec::new();
+        for claim in self.shared.held.claims() {
+            let shared = Arc::clone(&self.shared);
+            let span = error_span!("collect", %claim, uid = %claim.uid);
+            let work = async move { shared.collect(claim).await }.instrument(span);
+            match self.tasks.spawn(work).await.map_err(Error::from).flatten() {
+                Ok(claim) => released.extend(claim),
+                Err(error) => info!(%error, "cannot tell whether a claim is still in use"),
+            }
+        }
+        released
+    }
+
     /// Waits for the work that is under way; nothing new is to be asked for.
     pub async fn drain(&self) {
         self.tasks.close();
@@ -178,6 +194,22 @@ impl<C: Claims> Shared<C> {
         let _guard = self.locks.lock(&claim).await;
         let work = Arc::clone(&self);
         blocking(move || work.take_down(&claim)).await
+    }
+
+    async fn collect(self: Arc<Self>, claim: ClaimRef) -> Result<Option<ClaimRef>, Error> {
+        let _guard = self.locks.lock(&claim.uid).await;
+        let is_gone = match self.claims.get(&claim).await {
+            Ok(object) => object.metadata.uid.as_deref() != Some(claim.uid.as_str()),
+            Err(claims::Error::NotFound { .. }) => true,
+            Err(error) => return Err(error.into()),
+        };
+        if !is_gone || self.claims.is_named(&claim, &self.node).await? {
+            return Ok(None);
+        }
+        warn!("releasing a claim that is gone and that nothing on this node names");
+        let (work, uid) = (Arc::clone(&self), claim.uid.clone());
+        blocking(move || work.take_down(&uid)).await?;
+        Ok(Some(claim))
     }
 
     /// From an allocation to devices that a container can get.

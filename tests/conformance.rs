@@ -352,3 +352,40 @@ async fn at_rest_nothing_is_written() {
     tokio::time::sleep(Duration::from_secs(12)).await;
     assert_eq!((setup.slices(), stamp("cdi"), stamp("run/claims")), before);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn a_claim_that_everybody_has_forgotten_is_released_with_an_event() {
+    let mut machine = Machine::new(Cluster::shared_control_plane(), "forgotten", CONFIG);
+    machine.flags = vec!["--collect-every", "1"];
+    let setup = Setup::on(machine, Behaviour::default()).await;
+    let [used, forgotten] = [setup.claim("used", &[("r", "gpu-0")]), setup.claim("gone", &[("r", "gpu-1")])];
+    for claim in [&used, &forgotten] {
+        setup.prepare(claim).await.unwrap();
+    }
+    let pod = format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: forgotten}}, spec: {{nodeName: forgotten, \
+         automountServiceAccountToken: false, containers: [{{name: c, image: i}}], \
+         resourceClaims: [{{name: c, resourceClaimName: {}}}]}}}}",
+        used.name
+    );
+    setup.plane.apply("create", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: default}}");
+    setup.plane.apply("create", &pod);
+    for claim in [&used, &forgotten] {
+        claims::delete(setup.plane, claim);
+    }
+    setup.daemon().wait_for("releasing a claim that is gone");
+    let deadline = std::time::Instant::now() + DEADLINE;
+    while setup.machine.journal().len() > 1 {
+        assert!(std::time::Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(setup.machine.journal(), [format!("{}.json", used.uid)]);
+    let told = || {
+        setup.plane.kubectl(&["get", "events", "-A", "-o", "jsonpath={.items[*].reason} {.items[*].message}"])
+    };
+    while !told().contains("ClaimReleased") {
+        assert!(std::time::Instant::now() < deadline, "{}", told());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}

@@ -2,9 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use k8s_openapi::api::resource::v1::ResourceClaimStatus;
+use k8s_openapi::api::{core::v1::Pod, resource::v1::ResourceClaimStatus};
 use kube::{
     Api, Client,
+    api::ListParams,
     core::{ApiResource, GroupVersionKind, NotUsed, Object},
 };
 use tokio::{
@@ -13,6 +14,7 @@ use tokio::{
 };
 
 use super::{ClaimObject, ClaimRef, Claims, Error};
+use crate::device::NodeName;
 
 /// The kubelet waits 45 s for a whole batch.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -127,4 +129,23 @@ impl Claims for ApiServer {
         let answer = time::timeout(TIMEOUT, self.fetch(claim)).await;
         answer.map_err(|_| Error::Timeout { claim: claim.clone(), seconds: TIMEOUT.as_secs() })?
     }
+
+    async fn is_named(&self, claim: &ClaimRef, node: &NodeName) -> Result<bool, Error> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), claim.namespace.as_str());
+        let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        let answer = time::timeout(TIMEOUT, pods.list(&here)).await;
+        let answer =
+            answer.map_err(|_| Error::Timeout { claim: claim.clone(), seconds: TIMEOUT.as_secs() })?;
+        let pods = answer.map_err(|source| Error::Api { claim: claim.clone(), source: Arc::new(source) })?;
+        Ok(pods.items.iter().any(|pod| names(pod, claim.name.as_str())))
+    }
+}
+
+/// Whether a pod names a claim, directly or as the one that was made for it from a template.
+fn names(pod: &Pod, claim: &str) -> bool {
+    let direct = pod.spec.iter().flat_map(|spec| spec.resource_claims.iter().flatten());
+    let direct = direct.filter_map(|claim| claim.resource_claim_name.as_deref());
+    let made = pod.status.iter().flat_map(|status| status.resource_claim_statuses.iter().flatten());
+    let made = made.filter_map(|status| status.resource_claim_name.as_deref());
+    direct.chain(made).any(|name| name == claim)
 }

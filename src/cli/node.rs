@@ -1,6 +1,6 @@
 //! `claimfs node`: the daemon.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
 use kube::{
@@ -60,6 +60,10 @@ pub(super) struct Node {
     #[arg(long, value_name = "ADDRESS", env = "CLAIMFS_HTTP")]
     http: Option<SocketAddr>,
 
+    /// How often to look for claims that are gone while the kubelet never asked to release them
+    #[arg(long, value_name = "SECONDS", env = "CLAIMFS_COLLECT_EVERY", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    collect_every: u64,
+
     /// What to log, e.g. info or claimfs=debug
     #[arg(long, value_name = "FILTER", env = "CLAIMFS_LOG", default_value = "info")]
     log: String,
@@ -97,6 +101,7 @@ impl Node {
                 boot_id: self.boot_id,
                 instance: self.pod_uid.map_or(Instance::Only, Instance::Pod),
                 http: self.http,
+                collect_every: Duration::from_secs(self.collect_every),
             };
             let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Start)?;
             let mut terminate = signal(SignalKind::terminate()).map_err(Error::Start)?;

@@ -91,6 +91,10 @@ impl Held {
         self.records().remove(claim).is_some()
     }
 
+    pub(super) fn claims(&self) -> Vec<ClaimRef> {
+        self.records().values().map(|record| record.claim.clone()).collect()
+    }
+
     pub(super) fn devices(&self) -> Vec<(DeviceName, ClaimRef)> {
         let records = self.records();
         let devices =

@@ -1,4 +1,9 @@
-use std::{collections::BTreeMap, fs, path::Path, sync::Mutex};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    sync::Mutex,
+};
 
 use k8s_openapi::api::resource::v1::ResourceClaimStatus;
 use serde_json::json;
@@ -16,6 +21,8 @@ use crate::{
 #[derive(Default, Clone)]
 struct Cluster {
     claims: Arc<Mutex<BTreeMap<String, ClaimObject>>>,
+    /// Names that pods use.
+    named: Arc<Mutex<BTreeSet<String>>>,
     gate: Option<Arc<Notify>>,
 }
 
@@ -36,6 +43,10 @@ impl Claims for Cluster {
         }
         let found = self.claims.lock().unwrap().get(&claim.to_string()).cloned();
         found.ok_or_else(|| claims::Error::NotFound { claim: claim.clone() })
+    }
+
+    async fn is_named(&self, claim: &ClaimRef, _: &NodeName) -> Result<bool, claims::Error> {
+        Ok(self.named.lock().unwrap().contains(claim.name.as_str()))
     }
 }
 
@@ -303,4 +314,23 @@ async fn many_claims_at_once_are_all_prepared() {
     let answers = futures::future::join_all(calls).await;
     assert!(answers.chunks(2).all(|pair| pair[0].as_ref().unwrap() == pair[1].as_ref().unwrap()));
     assert_eq!(node.files("cdi").len(), 100);
+}
+
+#[tokio::test]
+async fn only_claims_that_are_gone_and_named_by_nothing_are_collected() {
+    let node = Node::new();
+    let preparer = node.start();
+    let [kept, named, gone] = ["u1", "u2", "u3"].map(|uid| node.claim(uid, &[]));
+    for (claim, device) in [(&kept, "gpu-0"), (&named, "gpu-1"), (&gone, "gpu-2")] {
+        node.claim(claim.uid.as_str(), &[device]);
+        preparer.prepare(claim.clone()).await.unwrap();
+    }
+    assert_eq!(preparer.collect().await, []);
+    for claim in [&named, &gone] {
+        node.cluster.claims.lock().unwrap().remove(&claim.to_string());
+    }
+    node.cluster.named.lock().unwrap().insert(named.name.to_string());
+    assert_eq!(preparer.collect().await, [gone]);
+    assert_eq!(node.files("claims"), ["u1.json", "u2.json"]);
+    assert_eq!(node.files("cdi").len(), 2);
 }

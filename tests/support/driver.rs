@@ -124,6 +124,8 @@ pub struct Machine {
     folder: TempDir,
     node: String,
     kubeconfig: PathBuf,
+    /// What its daemons are started with besides.
+    pub flags: Vec<&'static str>,
 }
 
 impl Machine {
@@ -134,7 +136,7 @@ impl Machine {
         fs::write(folder.path().join("boot_id"), "boot-1\n").unwrap();
         fs::create_dir(folder.path().join("dev")).unwrap();
         plane.apply("apply", &format!("apiVersion: v1\nkind: Node\nmetadata: {{name: {node}}}\n"));
-        Self { folder, node: node.to_owned(), kubeconfig: plane.kubeconfig().to_owned() }
+        Self { folder, node: node.to_owned(), kubeconfig: plane.kubeconfig().to_owned(), flags: Vec::new() }
     }
 
     pub fn node(&self) -> &str {
@@ -153,7 +155,7 @@ impl Machine {
     /// The command line of a daemon.
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_claimfs"));
-        command.args(["node", "--node-name", &self.node, "--log", "info"]);
+        command.args(["node", "--node-name", &self.node, "--log", "info"]).args(&self.flags);
         for (flag, path) in [
             ("--config", "config.yaml"),
             ("--kubelet-dir", "kubelet"),

@@ -35,8 +35,11 @@ impl Setup {
     }
 
     pub async fn with(node: &str, config: &str, behaviour: Behaviour) -> Self {
+        Self::on(Machine::new(Cluster::shared_control_plane(), node, config), behaviour).await
+    }
+
+    pub async fn on(machine: Machine, behaviour: Behaviour) -> Self {
         let plane = Cluster::shared_control_plane();
-        let machine = Machine::new(plane, node, config);
         let daemon = machine.start();
         let mut kubelet = Kubelet::start(&machine.kubelet(), behaviour);
         let plugin = kubelet.registered().await;
