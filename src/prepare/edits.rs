@@ -76,8 +76,8 @@ fn nodes(node: &Node, access: &Access, allocation: &Allocation) -> Vec<DeviceNod
         uid: parameters.uid.or(access.uid),
         gid: parameters.gid.or(access.gid),
     };
-    let link = node.link.as_ref().map(|link| at(link.display().to_string()));
-    [at(host_path.clone())].into_iter().chain(link).collect()
+    let link = node.link.iter().map(|link| link.display().to_string()).filter(|link| *link != host_path);
+    [host_path.clone()].into_iter().chain(link).map(at).collect()
 }
 
 fn mount(mount: &crate::device::Mount) -> cdi::Mount {
