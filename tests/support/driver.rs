@@ -154,8 +154,8 @@ impl Machine {
 
     /// The command line of a daemon.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_claimfs"));
-        command.args(["node", "--node-name", &self.node, "--log", "info"]).args(&self.flags);
+        let mut command = Command::new(binary());
+        command.args(["node", "--node-name", &self.node]).args(&self.flags);
         for (flag, path) in [
             ("--config", "config.yaml"),
             ("--kubelet-dir", "kubelet"),
@@ -224,6 +224,11 @@ impl Drop for Daemon {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The daemon that is tested; a benchmark names the one that users get.
+pub fn binary() -> String {
+    std::env::var("CLAIMFS_TEST_BINARY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_claimfs").to_owned())
 }
 
 /// The files in a folder, sorted.
