@@ -228,10 +228,10 @@ impl<C: Claims> Shared<C> {
             warn!("the allocation is another one now: releasing the former one");
             self.take_down(&claim.uid)?;
         }
-        let record = self.plan(claim, allocations)?;
+        let record = Arc::new(self.plan(claim, allocations)?);
         let uid = record.claim.uid.clone();
         self.held
-            .insert(record.clone())
+            .insert(Arc::clone(&record))
             .map_err(|conflict| Error::Conflict { claim: record.claim.clone(), conflict })?;
         match self.commit(&record) {
             Ok(()) => {
@@ -297,11 +297,11 @@ impl<C: Claims> Shared<C> {
     fn recover(&self) -> Result<(), Error> {
         let Loaded { records, unreadable } = self.journal.load()?;
         for (record, state) in records {
-            let uid = record.claim.uid.clone();
+            let (uid, record) = (record.claim.uid.clone(), Arc::new(record));
             match state {
                 State::Prepared => {
                     self.cdi.write(&uid, &record.spec)?;
-                    if let Err(conflict) = self.held.insert(record.clone()) {
+                    if let Err(conflict) = self.held.insert(Arc::clone(&record)) {
                         warn!(claim = %record.claim, %conflict, "two prepared claims have one device");
                     }
                 }

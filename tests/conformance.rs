@@ -17,7 +17,7 @@ use support::{
     DEADLINE,
     claims::{self, Allocation},
     cluster::Cluster,
-    driver::{Daemon, Machine, names},
+    driver::{Daemon, Machine, READ_ONLY_ROOT, names},
     kubelet::{Behaviour, DraVersion, Event, Kubelet},
     setup::{CONFIG, Setup},
 };
@@ -315,7 +315,9 @@ async fn a_hundred_claims_at_once_and_one_of_thirty_two_devices() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root and Go: hack/test runs it"]
 async fn hostile_names_are_refused_and_touch_nothing() {
-    let setup = Setup::new("hostile").await;
+    let mut machine = Machine::new(Cluster::shared_control_plane(), "hostile", CONFIG);
+    machine.before = Some(READ_ONLY_ROOT);
+    let setup = Setup::on(machine, Behaviour::default()).await;
     let good = setup.claim("a", &[("r", "gpu-0")]);
     setup.prepare(&good).await.unwrap();
     let before = (setup.machine.specs(), setup.machine.journal());
@@ -338,6 +340,96 @@ async fn hostile_names_are_refused_and_touch_nothing() {
     }
     assert_eq!((setup.machine.specs(), setup.machine.journal()), before);
     setup.unprepare(&good).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn hostile_parameters_are_refused_by_name() {
+    let setup = Setup::new("opaque").await;
+    let allocations = [Allocation::of("r", "opaque", "gpu-0")];
+    let ours = |fields: serde_json::Value| {
+        let mut parameters =
+            serde_json::json!({"apiVersion": "claimfs.dev/v1alpha1", "kind": "DeviceParameters"});
+        parameters.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        parameters
+    };
+    let long = "x".repeat(9_000);
+    let cases = [
+        (
+            serde_json::json!({"apiVersion": "gpu.example.com/v1", "kind": "GpuConfig"}),
+            "parameters of kind \"GpuConfig\"",
+        ),
+        (ours(serde_json::json!({"privileged": true})), "privileged: unknown field"),
+        (ours(serde_json::json!({"env": {"A=B": "x"}})), "environment variable \"A=B\""),
+        (ours(serde_json::json!({ &long[..900]: 1 })), "unknown field"),
+        (ours(serde_json::json!({"mode": long})), "mode \"xxx"),
+    ];
+    for (index, (parameters, expected)) in cases.into_iter().enumerate() {
+        let claim = setup.claim(&format!("bad-{index}"), &[]);
+        claims::configure(setup.plane, &claim, &allocations, &parameters);
+        let refused = setup.prepare(&claim).await.unwrap_err();
+        assert!(
+            refused.contains(expected) && refused.len() < 1_000,
+            "{} bytes: {refused:.300}",
+            refused.len()
+        );
+    }
+    assert_eq!((setup.machine.specs(), setup.machine.journal()), (vec![], vec![]));
+    let claim = setup.claim("good", &[]);
+    let parameters = ours(serde_json::json!({"env": {"MODE": "fast"}}));
+    claims::configure(setup.plane, &claim, &allocations, &parameters);
+    setup.prepare(&claim).await.unwrap();
+    let spec =
+        fs::read_to_string(setup.machine.path(&format!("cdi/claimfs.dev-{}.json", claim.uid))).unwrap();
+    assert!(spec.contains("MODE=fast"), "{spec}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn a_folder_that_is_full_or_read_only_fails_the_call_and_nothing_else() {
+    let full = "mkdir cdi && mount -t tmpfs -o size=16k tmpfs cdi && head -c 16k /dev/zero >cdi/filler";
+    let read_only = "mkdir -p cdi && mount -t tmpfs tmpfs cdi && mount -o remount,ro cdi";
+    for (node, before, mend, expected) in [
+        ("full", full, "rm cdi/filler", "No space left on device"),
+        ("readonly", read_only, "mount -o remount,rw cdi", "Read-only file system"),
+    ] {
+        let mut machine = Machine::new(Cluster::shared_control_plane(), node, CONFIG);
+        machine.before = Some(before);
+        let setup = Setup::on(machine, Behaviour::default()).await;
+        let claim = setup.claim("a", &[("r", "gpu-0")]);
+        let refused = setup.prepare(&claim).await.unwrap_err();
+        assert!(refused.contains(expected), "{refused}");
+        let mended = std::process::Command::new("nsenter")
+            .args(["--mount", &format!("--wdns={}", setup.machine.path("").display())])
+            .args(["--target", &setup.daemon().id().to_string(), "sh", "-c", mend])
+            .status()
+            .unwrap();
+        assert!(mended.success());
+        setup.prepare(&claim).await.unwrap();
+        setup.unprepare(&claim).await.unwrap();
+        assert_eq!(setup.machine.journal(), [""; 0]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn a_broken_journal_is_kept_aside_and_the_rest_goes_on() {
+    let mut setup = Setup::new("journal").await;
+    let [broken, whole] = [setup.claim("broken", &[("r", "gpu-0")]), setup.claim("whole", &[("r", "gpu-1")])];
+    for claim in [&broken, &whole] {
+        setup.prepare(claim).await.unwrap();
+    }
+    let file = setup.machine.path(&format!("run/claims/{}.json", broken.uid));
+    let text = fs::read(&file).unwrap();
+    fs::write(&file, &text[..text.len() / 2]).unwrap();
+    setup.restart(drop).await;
+    assert!(setup.machine.journal().contains(&format!("{}.corrupt", broken.uid)));
+    assert_eq!(setup.machine.specs().len(), 2, "containers of both can still be started again");
+    setup.prepare(&broken).await.unwrap();
+    for claim in [&broken, &whole] {
+        setup.unprepare(claim).await.unwrap();
+    }
+    assert_eq!((setup.machine.specs(), setup.machine.journal()), (vec![], vec![]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

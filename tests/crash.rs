@@ -9,12 +9,15 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 use claimfs::kubelet::api::dra::v1::Claim;
 use support::{
+    cluster::Cluster,
     driver::{Machine, names},
-    setup::Setup,
+    kubelet::Behaviour,
+    setup::{CONFIG, Setup},
 };
 
 /// What changes files, sockets or the answer.
@@ -52,14 +55,14 @@ fn state(machine: &Machine) -> BTreeMap<String, Vec<u8>> {
     files.map(|file| (file.display().to_string(), fs::read(&file).unwrap())).collect()
 }
 
-/// Kills the daemon when one of its threads enters one of these calls for the n-th time from now on.
+/// Sends the daemon a signal when one of its threads enters one of these calls for the n-th time from now on.
 struct Killer(Child);
 
 impl Killer {
-    fn attach(pid: u32, calls: &str, n: usize) -> Self {
+    fn attach(pid: u32, calls: &str, n: usize, signal: &str) -> Self {
         let mut strace = Command::new("strace")
             .args(["-f", "-p", &pid.to_string(), "-o", "/dev/null", "-e", &format!("trace={calls}")])
-            .args(["-e", &format!("inject={calls}:signal=SIGKILL:when={n}")])
+            .args(["-e", &format!("inject={calls}:signal={signal}:when={n}")])
             .stderr(Stdio::piped())
             .spawn()
             .expect("strace is installed");
@@ -101,7 +104,7 @@ async fn killed_at_any_call_it_converges() {
             for n in 1..MOST {
                 back.call(&setup, &claim).await.unwrap();
                 assert_eq!(state(&setup.machine), before, "{operation:?} {calls} {n}");
-                let killer = Killer::attach(setup.daemon().id(), calls, n);
+                let killer = Killer::attach(setup.daemon().id(), calls, n, "SIGKILL");
                 let outcome = operation.call(&setup, &claim).await;
                 drop(killer);
                 // It may also have been killed after its answer.
@@ -125,4 +128,59 @@ async fn killed_at_any_call_it_converges() {
     }
     println!("{points} points of crash converged");
     assert!(points >= 15, "{points}");
+}
+
+/// The folders of the daemon on a disk of their own, which is copied when the power is cut: what was not written to
+/// it by then is gone.
+const ON_A_DISK: &str = "mkdir -p disk run cdi && mount -o loop disk.img disk && mkdir -p disk/run disk/cdi && \
+                         mount --bind disk/run run && mount --bind disk/cdi cdi";
+
+/// Whether a process stands still.
+fn is_stopped(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn after_a_power_cut_the_next_prepare_is_right() {
+    let mut machine = Machine::new(Cluster::shared_control_plane(), "power", CONFIG);
+    let disk = machine.path("disk.img");
+    let made = Command::new("mkfs.ext4").args(["-q", disk.to_str().unwrap(), "16M"]).status().unwrap();
+    assert!(made.success());
+    machine.before = Some(ON_A_DISK);
+    let mut setup = Setup::on(machine, Behaviour::default()).await;
+    let claim = setup.claim("a", &[("r", "gpu-0")]);
+    let mut points = 0;
+    for calls in ["openat", "write", "rename"] {
+        for n in 1..MOST {
+            let pid = setup.daemon().id();
+            let killer = Killer::attach(pid, calls, n, "SIGSTOP");
+            let survived = tokio::select! {
+                answer = Operation::Prepare.call(&setup, &claim) => { answer.unwrap(); true }
+                () = async { while !is_stopped(pid) { tokio::time::sleep(Duration::from_millis(5)).await; } } => false,
+            };
+            // The power goes now: the disk is what it is at this moment.
+            let copy = disk.with_extension("copy");
+            fs::copy(&disk, &copy).unwrap();
+            drop(killer);
+            points += 1;
+            fs::write(setup.machine.path("boot_id"), format!("boot-{points}\n")).unwrap();
+            setup.end_and(drop, || fs::rename(&copy, &disk).unwrap()).await;
+            let specs = |setup: &Setup| names(&setup.machine.seen_by(setup.daemon(), "cdi"));
+            let ids = setup.prepare(&claim).await.unwrap();
+            assert_eq!(ids, [format!("claimfs.dev/device={}-gpu-0", claim.uid)]);
+            let file = setup.machine.seen_by(setup.daemon(), &format!("cdi/claimfs.dev-{}.json", claim.uid));
+            let spec: serde_json::Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+            assert_eq!(spec["devices"].as_array().unwrap().len(), 1);
+            assert_eq!(specs(&setup).len(), 1, "{calls} {n}");
+            setup.unprepare(&claim).await.unwrap();
+            assert_eq!(specs(&setup), [""; 0]);
+            if survived {
+                break;
+            }
+        }
+    }
+    println!("{points} power cuts converged");
+    assert!(points >= 8, "{points}");
 }

@@ -18,8 +18,8 @@ use crate::device::NodeName;
 
 /// The kubelet waits 45 s for a whole batch.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// More requests than this at once only wait for each other in the API server.
-const IN_FLIGHT: usize = 64;
+/// Each has a connection of its own; more of them only wait for each other in the API server.
+const IN_FLIGHT: usize = 16;
 
 /// A version of `resource.k8s.io` that we can speak. What is read of a claim is the same in all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::device::{EnvName, Mode};
+use crate::device::{EnvName, Mode, quoted};
 
 /// The parameters of one device, merged from class and claim.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -39,7 +39,9 @@ pub struct Parameters {
 pub enum ParametersError {
     /// Another kind of object.
     #[error(
-        "parameters of kind {kind:?} in {api_version:?}; allowed: DeviceParameters in claimfs.dev/v1alpha1"
+        "parameters of kind {} in {}; allowed: DeviceParameters in claimfs.dev/v1alpha1",
+        quoted(.kind),
+        quoted(.api_version)
     )]
     Kind {
         /// Its `apiVersion`.
@@ -78,8 +80,10 @@ impl Parameters {
             return Err(ParametersError::Kind { api_version, kind });
         }
         let document: Document = serde_path_to_error::deserialize(document).map_err(|error| {
-            let field = error.path().to_string();
-            ParametersError::Field { field, reason: error.into_inner().to_string() }
+            // Whatever a user wrote must fit into an answer that people read.
+            let cut = |text: String, length| text.chars().take(length).collect();
+            let field = cut(error.path().to_string(), 80);
+            ParametersError::Field { field, reason: cut(error.into_inner().to_string(), 300) }
         })?;
         debug_assert_eq!((document.api_version, document.kind), (api_version, kind));
         Ok(Self { env: document.env, uid: document.uid, gid: document.gid, mode: document.mode })

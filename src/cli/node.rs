@@ -86,9 +86,10 @@ impl Node {
         observe::log_to_stderr(&self.log)?;
         let config = Config::load(&self.config)?;
         let node = node_name(self.node_name.as_ref())?;
-        // Two threads: one that waits for a file must not keep the kubelet waiting.
+        // Few threads: files in /run do not keep anybody waiting, and each thread has memory of its own.
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(2).enable_all().build().map_err(Error::Start)?;
+        let runtime =
+            runtime.worker_threads(2).max_blocking_threads(2).enable_all().build().map_err(Error::Start)?;
         runtime.block_on(async {
             let settings = Settings {
                 config,

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use super::journal::Record;
@@ -46,64 +46,93 @@ impl fmt::Display for Names<'_> {
 /// The claims that are prepared or about to be, in memory.
 #[derive(Default)]
 pub(super) struct Held {
-    records: Mutex<BTreeMap<ClaimUid, Record>>,
+    table: Mutex<Table>,
+}
+
+/// Invariant: `owners` has exactly the owned devices of `records`, each as often as it is allocated.
+#[derive(Default)]
+struct Table {
+    records: BTreeMap<ClaimUid, Arc<Record>>,
+    owners: BTreeMap<DeviceName, Vec<ClaimUid>>,
 }
 
 impl Held {
-    pub(super) fn get(&self, claim: &ClaimUid) -> Option<Record> {
-        self.records().get(claim).cloned()
+    pub(super) fn get(&self, claim: &ClaimUid) -> Option<Arc<Record>> {
+        self.table().records.get(claim).cloned()
     }
 
     /// Takes the devices of a record for its claim, all of them or none.
-    pub(super) fn insert(&self, record: Record) -> Result<(), Conflict> {
-        let mut records = self.records();
+    pub(super) fn insert(&self, record: Arc<Record>) -> Result<(), Conflict> {
+        let mut table = self.table();
         for (device, sharing) in record.owned() {
-            let owners: Vec<&Record> = records
-                .values()
-                .filter(|other| {
-                    other.claim.uid != record.claim.uid && other.owned().any(|(name, _)| name == device)
-                })
-                .collect();
-            match (sharing, owners.first()) {
-                (_, None) => {}
-                (Sharing::Exclusive, Some(owner)) => {
-                    return Err(Conflict::Owned { device: device.clone(), owner: owner.claim.clone() });
-                }
-                (Sharing::Shared { max }, Some(_)) => {
-                    let shares: usize = owners
-                        .iter()
-                        .map(|other| other.owned().filter(|(name, _)| *name == device).count())
-                        .sum();
-                    let wanted = record.owned().filter(|(name, _)| *name == device).count();
-                    if shares + wanted > max.get() as usize {
-                        let owners = owners.iter().map(|owner| owner.claim.clone()).collect();
-                        return Err(Conflict::Full { device: device.clone(), owners });
-                    }
-                }
-            }
+            table.check(device, sharing, &record)?;
         }
-        records.insert(record.claim.uid.clone(), record);
+        table.remove(&record.claim.uid);
+        for (device, _) in record.owned() {
+            table.owners.entry(device.clone()).or_default().push(record.claim.uid.clone());
+        }
+        table.records.insert(record.claim.uid.clone(), record);
         Ok(())
     }
 
     /// Whether there was one.
     pub(super) fn remove(&self, claim: &ClaimUid) -> bool {
-        self.records().remove(claim).is_some()
+        self.table().remove(claim)
     }
 
     pub(super) fn claims(&self) -> Vec<ClaimRef> {
-        self.records().values().map(|record| record.claim.clone()).collect()
+        self.table().records.values().map(|record| record.claim.clone()).collect()
     }
 
     pub(super) fn devices(&self) -> Vec<(DeviceName, ClaimRef)> {
-        let records = self.records();
-        let devices =
-            records.values().flat_map(|record| record.owned().map(|(device, _)| (device, &record.claim)));
+        let table = self.table();
+        let devices = table
+            .records
+            .values()
+            .flat_map(|record| record.owned().map(|(device, _)| (device, &record.claim)));
         devices.map(|(device, claim)| (device.clone(), claim.clone())).collect()
     }
 
-    /// The map is whole at every moment, so a panic elsewhere does not spoil it.
-    fn records(&self) -> MutexGuard<'_, BTreeMap<ClaimUid, Record>> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The table is whole at every moment, so a panic elsewhere does not spoil it.
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// Whether a claim can have a device besides those who have it.
+    fn check(&self, device: &DeviceName, sharing: Sharing, record: &Record) -> Result<(), Conflict> {
+        let owners = self.owners.get(device).map(Vec::as_slice).unwrap_or_default();
+        let others = owners.iter().filter(|owner| **owner != record.claim.uid);
+        let others: Vec<&ClaimRef> =
+            others.filter_map(|owner| self.records.get(owner)).map(|record| &record.claim).collect();
+        match (sharing, others.first()) {
+            (_, None) => Ok(()),
+            (Sharing::Exclusive, Some(&owner)) => {
+                Err(Conflict::Owned { device: device.clone(), owner: owner.clone() })
+            }
+            (Sharing::Shared { max }, Some(_)) => {
+                let wanted = record.owned().filter(|(name, _)| *name == device).count();
+                if others.len() + wanted <= max.get() as usize {
+                    return Ok(());
+                }
+                Err(Conflict::Full { device: device.clone(), owners: others.into_iter().cloned().collect() })
+            }
+        }
+    }
+
+    fn remove(&mut self, claim: &ClaimUid) -> bool {
+        let Some(record) = self.records.remove(claim) else {
+            return false;
+        };
+        for (device, _) in record.owned() {
+            if let Some(owners) = self.owners.get_mut(device) {
+                owners.retain(|owner| owner != claim);
+                if owners.is_empty() {
+                    self.owners.remove(device);
+                }
+            }
+        }
+        true
     }
 }

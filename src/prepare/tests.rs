@@ -221,7 +221,7 @@ async fn a_start_finishes_what_was_prepared_and_removes_what_was_not() {
     fs::remove_file(node.path("cdi/claimfs.dev-u1.json")).unwrap();
     // Killed in the middle: between the phases, while writing, and before the journal was removed.
     let journal = Journal::open(node.path("claims"), BootId::read(&node.path("boot")).unwrap()).unwrap();
-    let mut record = preparer.shared.held.get(&claim.uid).unwrap();
+    let mut record = Record::clone(&preparer.shared.held.get(&claim.uid).unwrap());
     record.claim.uid = "u2".parse().unwrap();
     journal.write(&record, State::Preparing).unwrap();
     fs::write(node.path("cdi/claimfs.dev-u2.json"), "{}").unwrap();

@@ -25,6 +25,15 @@ pub fn create(plane: &Cluster, name: &str, allocations: &[Allocation<'_>]) -> Cl
     create_all(plane, &[(name.to_owned(), allocations)]).remove(0)
 }
 
+/// Gives an allocated claim an opaque configuration for us.
+pub fn configure(plane: &Cluster, claim: &Claim, allocations: &[Allocation<'_>], parameters: &Value) {
+    let mut object = object(&claim.name, allocations);
+    object["status"] = status(allocations);
+    object["status"]["allocation"]["devices"]["config"] =
+        json!([{"source": "FromClaim", "opaque": {"driver": "claimfs.dev", "parameters": parameters}}]);
+    plane.apply_status(&list(&[object]));
+}
+
 /// Makes claims, allocates them, and answers with how the kubelet would name them.
 pub fn create_all(plane: &Cluster, claims: &[(String, &[Allocation<'_>])]) -> Vec<Claim> {
     let names: Vec<String> = claims.iter().map(|(name, _)| name.clone()).collect();

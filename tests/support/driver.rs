@@ -126,7 +126,12 @@ pub struct Machine {
     kubeconfig: PathBuf,
     /// What its daemons are started with besides.
     pub flags: Vec<&'static str>,
+    /// What is done in a mount namespace of their own before, in the machine's folder.
+    pub before: Option<&'static str>,
 }
+
+/// Nothing can be written but in the machine's folder.
+pub const READ_ONLY_ROOT: &str = "mount --bind . . && mount -o remount,bind,ro /";
 
 impl Machine {
     /// A node of this name in a control plane.
@@ -136,7 +141,13 @@ impl Machine {
         fs::write(folder.path().join("boot_id"), "boot-1\n").unwrap();
         fs::create_dir(folder.path().join("dev")).unwrap();
         plane.apply("apply", &format!("apiVersion: v1\nkind: Node\nmetadata: {{name: {node}}}\n"));
-        Self { folder, node: node.to_owned(), kubeconfig: plane.kubeconfig().to_owned(), flags: Vec::new() }
+        Self {
+            folder,
+            node: node.to_owned(),
+            kubeconfig: plane.kubeconfig().to_owned(),
+            flags: Vec::new(),
+            before: None,
+        }
     }
 
     pub fn node(&self) -> &str {
@@ -154,7 +165,16 @@ impl Machine {
 
     /// The command line of a daemon.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(binary());
+        let mut command = match self.before {
+            None => Command::new(binary()),
+            Some(before) => {
+                let mut command = Command::new("unshare");
+                let script = format!("cd \"$0\" && {before} && exec \"$@\"");
+                command.args(["--mount", "--propagation", "private", "sh", "-ec", &script]);
+                command.arg(self.folder.path()).arg(binary());
+                command
+            }
+        };
         command.args(["node", "--node-name", &self.node]).args(&self.flags);
         for (flag, path) in [
             ("--config", "config.yaml"),
@@ -173,6 +193,12 @@ impl Machine {
     /// Starts a daemon; it need not be ready.
     pub fn start(&self) -> Daemon {
         Daemon::spawn(&mut self.command())
+    }
+
+    /// A path as a daemon in a mount namespace of its own sees it.
+    pub fn seen_by(&self, daemon: &Daemon, path: &str) -> PathBuf {
+        let inside = self.path(path);
+        Path::new(&format!("/proc/{}/root", daemon.id())).join(inside.strip_prefix("/").unwrap())
     }
 
     pub fn specs(&self) -> Vec<String> {

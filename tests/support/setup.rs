@@ -53,7 +53,13 @@ impl Setup {
 
     /// Another daemon in the place of the one that runs; `end` says how that one ends.
     pub async fn restart(&mut self, end: impl FnOnce(Daemon)) {
+        self.end_and(end, || {}).await;
+    }
+
+    /// The same, with something in between.
+    pub async fn end_and(&mut self, end: impl FnOnce(Daemon), between: impl FnOnce()) {
         end(self.daemon.take().unwrap());
+        between();
         let daemon = self.machine.start();
         self.plugin = self.kubelet.registered().await;
         daemon.wait_for("\"message\":\"ready\"");
