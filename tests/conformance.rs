@@ -399,16 +399,42 @@ async fn a_folder_that_is_full_or_read_only_fails_the_call_and_nothing_else() {
         let claim = setup.claim("a", &[("r", "gpu-0")]);
         let refused = setup.prepare(&claim).await.unwrap_err();
         assert!(refused.contains(expected), "{refused}");
-        let mended = std::process::Command::new("nsenter")
-            .args(["--mount", &format!("--wdns={}", setup.machine.path("").display())])
-            .args(["--target", &setup.daemon().id().to_string(), "sh", "-c", mend])
-            .status()
-            .unwrap();
-        assert!(mended.success());
+        setup.inside(mend);
         setup.prepare(&claim).await.unwrap();
         setup.unprepare(&claim).await.unwrap();
         assert_eq!(setup.machine.journal(), [""; 0]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn c22_an_unprepare_that_fails_can_be_repeated() {
+    let mut machine = Machine::new(Cluster::shared_control_plane(), "c22", CONFIG);
+    machine.before = Some("mkdir cdi && mount -t tmpfs tmpfs cdi");
+    let setup = Setup::on(machine, Behaviour::default()).await;
+    let claim = setup.claim("a", &[("r", "gpu-0")]);
+    setup.prepare(&claim).await.unwrap();
+    setup.inside("mount -o remount,ro cdi");
+    let refused = setup.unprepare(&claim).await.unwrap_err();
+    assert!(refused.contains("Read-only file system"), "{refused}");
+    // Nothing is released by half: the device still has its owner.
+    let other = setup.claim("b", &[("r", "gpu-0")]);
+    assert!(setup.prepare(&other).await.unwrap_err().contains("is in use by claim"));
+    setup.inside("mount -o remount,rw cdi");
+    setup.unprepare(&claim).await.unwrap();
+    setup.prepare(&other).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn c51_the_health_stream_ends_with_the_daemon_and_can_be_opened_again() {
+    let mut setup = Setup::new("c51").await;
+    let mut health = setup.plugin.health().await.unwrap();
+    health.next().await.unwrap().unwrap();
+    setup.restart(Daemon::stop).await;
+    let rest: Vec<_> = tokio::time::timeout(DEADLINE, health.collect()).await.unwrap();
+    assert!(rest.len() <= 1, "it ends: {rest:?}");
+    setup.plugin.health().await.unwrap().next().await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,6 @@
 //! The real daemon and a real API server, with a stand-in for the kubelet.
 
-use std::time::Duration;
+use std::{process::Command, time::Duration};
 
 use claimfs::kubelet::api::dra::v1::Claim;
 
@@ -49,6 +49,16 @@ impl Setup {
 
     pub fn daemon(&self) -> &Daemon {
         self.daemon.as_ref().unwrap()
+    }
+
+    /// Runs a command in the daemon's mount namespace, in the machine's folder.
+    pub fn inside(&self, script: &str) {
+        let status = Command::new("nsenter")
+            .args(["--mount", &format!("--wdns={}", self.machine.path("").display())])
+            .args(["--target", &self.daemon().id().to_string(), "sh", "-c", script])
+            .status()
+            .unwrap();
+        assert!(status.success(), "{script}");
     }
 
     /// Another daemon in the place of the one that runs; `end` says how that one ends.
