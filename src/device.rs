@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::name::quoted;
 pub use self::{
-    access::{AbsolutePath, Access, AccessError, EnvName, Hook, HookName, Mode, Mount, Permissions},
+    access::{AbsolutePath, Access, EnvName, Hook, HookName, Mode, Mount, Permissions},
     attribute::{AttributeValue, Text, TextError, Version, VersionError},
     name::{
         AttributeName, ClaimName, ClaimUid, DeviceName, DriverName, NameError, Namespace, NodeName,

@@ -1,10 +1,10 @@
 //! How a container gets a device: ownership of its node, environment, mounts and hooks.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::name::quoted;
+use super::name::{NameError, name};
 
 /// What the configuration says about the containers that get a device of a source.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -71,23 +71,6 @@ pub enum HookName {
     Poststop,
 }
 
-/// Why a text of the configuration is not what it should be.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AccessError {
-    /// Not a mode.
-    #[error("mode {}: must be octal digits of at most 7777, e.g. 0660", quoted(.0))]
-    Mode(String),
-    /// Not permissions.
-    #[error("permissions {}: must be some of r (read), w (write) and m (make nodes)", quoted(.0))]
-    Permissions(String),
-    /// Not a path.
-    #[error("path {}: must be absolute and without `..`", quoted(.0))]
-    Path(String),
-    /// Not a variable.
-    #[error("environment variable {}: must be letters, digits and '_', not starting with a digit", quoted(.0))]
-    Env(String),
-}
-
 /// Permission bits of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -102,13 +85,13 @@ impl Mode {
 }
 
 impl TryFrom<String> for Mode {
-    type Error = AccessError;
+    type Error = NameError;
 
-    fn try_from(text: String) -> Result<Self, AccessError> {
+    fn try_from(text: String) -> Result<Self, NameError> {
         let digits = text.strip_prefix("0o").unwrap_or(&text);
         match u32::from_str_radix(digits, 8) {
             Ok(bits) if bits <= 0o7777 => Ok(Self(bits)),
-            _ => Err(AccessError::Mode(text)),
+            _ => Err(NameError::new("mode", text, "must be octal digits of at most 7777, e.g. 0660")),
         }
     }
 }
@@ -119,69 +102,35 @@ impl From<Mode> for String {
     }
 }
 
-macro_rules! checked_text {
-    ($(#[$doc:meta])* $name:ident, $error:ident, $check:expr) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
-
-        impl $name {
-            /// The text itself.
-            #[must_use]
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl TryFrom<String> for $name {
-            type Error = AccessError;
-
-            fn try_from(text: String) -> Result<Self, AccessError> {
-                if $check(&text) { Ok(Self(text)) } else { Err(AccessError::$error(text)) }
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(text: $name) -> Self {
-                text.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str(&self.0)
-            }
-        }
-    };
-}
-
-checked_text!(
+name!(
     /// What a container may do with a node: some of `r`, `w` and `m`, each once.
     Permissions,
-    Permissions,
+    "permissions",
     |text: &str| {
         !text.is_empty() && text.len() <= 3 && "rwm".chars().all(|one| text.matches(one).count() <= 1)
             && text.chars().all(|one| "rwm".contains(one))
-    }
+    },
+    "must be some of r (read), w (write) and m (make nodes)"
 );
-checked_text!(
+name!(
     /// An absolute path without `..`.
     AbsolutePath,
-    Path,
+    "path",
     |text: &str| {
         let path = PathBuf::from(text);
         path.is_absolute() && !path.components().any(|part| part.as_os_str() == "..") && !text.contains('\0')
-    }
+    },
+    "must be absolute and without `..`"
 );
-checked_text!(
+name!(
     /// The name of an environment variable.
     EnvName,
-    Env,
+    "environment variable",
     |text: &str| {
         text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    }
+    },
+    "must be letters, digits and '_', not starting with a digit"
 );
 
 #[cfg(test)]

@@ -1,9 +1,5 @@
 //! Names that were checked once.
 
-use std::{fmt, str::FromStr};
-
-use serde::{Deserialize, Serialize};
-
 /// A text that is not a name of the wanted kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {}: {rule}", quoted(.value))]
@@ -22,11 +18,18 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
+impl NameError {
+    /// What is wanted, what was given, and the rule that it breaks.
+    pub(super) fn new(what: &'static str, value: String, rule: &'static str) -> Self {
+        Self { what, value, rule }
+    }
+}
+
 /// Defines a newtype over `String` with its kind, its check and the rule that the error states.
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident, $what:literal, $check:expr, $rule:literal) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(String);
 
@@ -45,12 +48,12 @@ macro_rules! name {
                 if $check(&value) {
                     Ok(Self(value))
                 } else {
-                    Err(NameError { what: $what, value, rule: $rule })
+                    Err(NameError::new($what, value, $rule))
                 }
             }
         }
 
-        impl FromStr for $name {
+        impl std::str::FromStr for $name {
             type Err = NameError;
 
             fn from_str(value: &str) -> Result<Self, NameError> {
@@ -64,13 +67,15 @@ macro_rules! name {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 formatter.pad(&self.0)
             }
         }
     };
 }
+
+pub(super) use name;
 
 name!(
     /// The name of a driver: a DNS subdomain of at most 63 bytes, e.g. `claimfs.dev`. It is also the vendor
