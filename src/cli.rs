@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{config, device::NodeName, discover, inventory, observe};
 
-/// Devices for Kubernetes Dynamic Resource Allocation, and for containers without a cluster.
+/// Devices for Kubernetes Dynamic Resource Allocation.
 #[derive(Debug, Parser)]
 #[command(name = "claimfs", version, max_term_width = 100)]
 struct Cli {

@@ -1,4 +1,4 @@
-//! claimfs: devices of a node for Kubernetes Dynamic Resource Allocation, and without a cluster.
+//! claimfs: devices of a node for Kubernetes Dynamic Resource Allocation.
 //!
 //! A map of the modules, in the order in which a device passes through them:
 //!

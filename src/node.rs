@@ -192,6 +192,9 @@ impl Daemon {
             if !inventory.is_finished() {
                 flatten(inventory.await)?;
             }
+            if !probes.is_finished() {
+                flatten(probes.await)?;
+            }
             Ok::<(), Error>(())
         };
         match time::timeout(DRAIN, end).await {
