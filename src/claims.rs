@@ -15,10 +15,13 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     allocated::{Allocated, Allocation, Consumer, Refusal, ShareId},
-    api_server::{ApiServer, ApiVersion, VersionError},
+    api_server::ApiServer,
     parameters::{Parameters, ParametersError},
 };
-use crate::device::{ClaimName, ClaimUid, Namespace, NodeName};
+use crate::{
+    api_version::VersionError,
+    device::{ClaimName, ClaimUid, Namespace, NodeName},
+};
 
 /// A claim, by everything that identifies it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

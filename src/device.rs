@@ -19,7 +19,7 @@ pub use self::{
     access::{AbsolutePath, Access, EnvName, Hook, HookName, Mode, Mount, Permissions},
     attribute::{AttributeValue, Text, TextError, Version, VersionError},
     name::{
-        AttributeName, ClaimName, ClaimUid, DeviceName, DriverName, NameError, Namespace, NodeName,
+        AttributeName, ClaimName, ClaimUid, DeviceName, DriverName, NameError, Namespace, NodeName, PodUid,
         RequestName, SourceName,
     },
     properties::{Properties, PropertiesError},

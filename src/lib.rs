@@ -7,6 +7,7 @@
 //! - [`discover`]: looks at the machine, one file a kind of source.
 //! - [`inventory`]: what is there now, as whole snapshots on a channel.
 //! - [`publish`]: the inventory as `ResourceSlice` objects.
+//! - [`api_version`]: which version of the API a cluster speaks.
 //! - [`claims`]: where claims come from, and what one of them gives to this node.
 //! - [`prepare`]: the life of a claim on this node, and its journal.
 //! - [`cdi`]: how a device reaches a container.
@@ -17,6 +18,7 @@
 //!
 //! Arrows point one way: a module never calls back into the one that called it.
 
+pub mod api_version;
 pub mod cdi;
 pub mod claims;
 pub mod cli;

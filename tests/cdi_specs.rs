@@ -5,7 +5,6 @@ mod support;
 
 use std::{
     env, fs,
-    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
@@ -18,7 +17,7 @@ use claimfs::{
     discover::{self, Found, Roots},
     prepare::{BootId, Preparer, Settings},
 };
-use support::driver::names;
+use support::{driver::names, link_to_node};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
@@ -63,10 +62,7 @@ async fn spec(case: &str) -> String {
     let folder = TempDir::new().unwrap();
     let dev = folder.path().join("dev");
     for (path, node) in [("random", "random"), ("serial/by-id/usb-FTDI_SN42", "null")] {
-        let path = dev.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let up = path.parent().unwrap().canonicalize().unwrap().components().count() - 1;
-        symlink(format!("{}dev/{node}", "../".repeat(up)), path).unwrap();
+        link_to_node(&dev, path, node);
     }
     let config = Config::load(&golden().join(format!("{case}.yaml"))).unwrap();
     let found = Arc::new(discover::scan(&config, &Roots { dev, sys: folder.path().join("sys") }));

@@ -1,14 +1,15 @@
 //! The command line as its users meet it.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
+mod support;
+
 use std::{
     fs,
     io::{BufRead, BufReader},
-    os::unix::fs::symlink,
-    path::Path,
     process::{Command, Output, Stdio},
 };
 
+use support::link_to_node;
 use tempfile::TempDir;
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/config.yaml");
@@ -26,19 +27,11 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// A link in a `/dev` of ours to a node of the real one.
-fn link(dev: &Path, path: &str, node: &str) {
-    let path = dev.join(path);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    let up = path.parent().unwrap().canonicalize().unwrap().components().count() - 1;
-    symlink(format!("{}dev/{node}", "../".repeat(up)), path).unwrap();
-}
-
 /// The devices of the shipped example on a machine that has two nodes.
 fn devices(format: &str) -> Output {
     let machine = TempDir::new().unwrap();
-    link(machine.path(), "kvm", "null");
-    link(machine.path(), "serial/by-id/usb-FTDI_SN42-if00-port0", "zero");
+    link_to_node(machine.path(), "kvm", "null");
+    link_to_node(machine.path(), "serial/by-id/usb-FTDI_SN42-if00-port0", "zero");
     let dev = machine.path().to_str().unwrap();
     let arguments =
         ["devices", "--config", EXAMPLE, "--dev", dev, "--sysfs", dev, "--node-name", "n1", "-o", format];
@@ -139,7 +132,7 @@ fn watch_prints_again_when_a_device_appears_and_ends_on_a_signal() {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.next().unwrap(), "no devices: nothing that the configuration looks for is here");
-    link(machine.path(), "x1", "null");
+    link_to_node(machine.path(), "x1", "null");
     assert!(lines.any(|line| line.starts_with("x1 ")));
     let pid = nix::unistd::Pid::from_raw(child.id().try_into().unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Error, node_name};
 use crate::{
     config::{self, Config},
-    device::NodeName,
+    device::{NodeName, PodUid},
     discover::Roots,
     kubelet::Instance,
     node::{Daemon, Settings},
@@ -54,7 +54,7 @@ pub(super) struct Node {
 
     /// The UID of our pod, where a new pod may start before the old one has ended
     #[arg(long, value_name = "UID", env = "CLAIMFS_POD_UID")]
-    pod_uid: Option<String>,
+    pod_uid: Option<PodUid>,
 
     /// Where to serve /healthz and /readyz
     #[arg(long, value_name = "ADDRESS", env = "CLAIMFS_HTTP")]

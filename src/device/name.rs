@@ -89,10 +89,14 @@ name!(
     /// The UID of a claim: what paths and CDI names are made of, so nothing but letters, digits and dashes.
     ClaimUid,
     "claim UID",
-    |text: &str| text.len() <= 63
-        && text.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && text.ends_with(|last: char| last.is_ascii_alphanumeric())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'),
+    is_uid,
+    "must be at most 63 letters, digits and dashes, starting and ending with a letter or digit"
+);
+name!(
+    /// The UID of a pod: what socket names are made of, so nothing but letters, digits and dashes.
+    PodUid,
+    "pod UID",
+    is_uid,
     "must be at most 63 letters, digits and dashes, starting and ending with a letter or digit"
 );
 name!(
@@ -167,6 +171,13 @@ impl AttributeName {
         debug_assert!(is_qualified_identifier(text), "{text}");
         Self(text.to_owned())
     }
+}
+
+fn is_uid(text: &str) -> bool {
+    text.len() <= 63
+        && text.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && text.ends_with(|last: char| last.is_ascii_alphanumeric())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 fn is_label(text: &str) -> bool {

@@ -14,7 +14,7 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tracing::warn;
 
 use super::Error;
-use crate::device::DriverName;
+use crate::device::{DriverName, PodUid};
 
 /// The longest path that the kernel takes for a socket.
 const MAX_PATH: usize = 107;
@@ -25,7 +25,7 @@ pub enum Instance {
     /// There is only one at a time.
     Only,
     /// One of several, by the UID of its pod.
-    Pod(String),
+    Pod(PodUid),
 }
 
 /// Where a driver's sockets are.
@@ -50,8 +50,10 @@ impl Paths {
             Instance::Only => shortest([folder.join("dra.sock")]),
             Instance::Pod(uid) => shortest([
                 folder.join(format!("dra-{uid}.sock")),
-                folder.join(format!("{}.sock", hash(&[uid], 8))),
-                self.kubelet.join("plugins").join(format!("{}.sock", hash(&[self.driver.as_str(), uid], 8))),
+                folder.join(format!("{}.sock", hash(&[uid.as_str()], 8))),
+                self.kubelet
+                    .join("plugins")
+                    .join(format!("{}.sock", hash(&[self.driver.as_str(), uid.as_str()], 8))),
             ]),
         }
     }
@@ -68,8 +70,8 @@ impl Paths {
             ]),
             Instance::Pod(uid) => shortest([
                 folder.join(format!("{driver}-{uid}@reg.sock")),
-                folder.join(format!("{driver}-{}@reg.sock", hash(&[uid], 8))),
-                folder.join(format!("{}@reg.sock", hash(&[driver.as_str(), uid], 8))),
+                folder.join(format!("{driver}-{}@reg.sock", hash(&[uid.as_str()], 8))),
+                folder.join(format!("{}@reg.sock", hash(&[driver.as_str(), uid.as_str()], 8))),
             ]),
         }
     }
@@ -182,7 +184,7 @@ mod tests {
         let other = "0f9e8d7c-1234-4abc-9def-001122334456";
         let long = format!("{}.{}", "a".repeat(31), "b".repeat(31));
         for driver in ["claimfs.dev", &long] {
-            let of = |uid: &str| paths(driver, Instance::Pod(uid.to_owned()));
+            let of = |uid: &str| paths(driver, Instance::Pod(uid.parse().unwrap()));
             for paths in [of(uid), of(other), paths(driver, Instance::Only)] {
                 let registration = paths.registration().unwrap();
                 assert!(registration.to_str().unwrap().ends_with("@reg.sock"));

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::claims::ApiVersion;
+use crate::api_version::ApiVersion;
 
 /// From `v1` to what the server speaks.
 pub(super) fn encode(version: ApiVersion, mut spec: Value) -> Value {

@@ -25,7 +25,7 @@ use super::{
     slices, wire,
 };
 use crate::{
-    claims::{ApiVersion, VersionError},
+    api_version::{ApiVersion, VersionError},
     device::{DriverName, NodeName},
     discover::Found,
 };
