@@ -8,9 +8,9 @@ mod allocated;
 mod api_server;
 mod parameters;
 
-use std::{fmt, future::Future, sync::Arc};
+use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
 
-use k8s_openapi::{api::resource::v1::ResourceClaimStatus, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::api::resource::v1::ResourceClaimStatus;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
@@ -40,13 +40,25 @@ impl fmt::Display for ClaimRef {
     }
 }
 
-/// As much of a claim's object as is looked at.
-#[derive(Debug, Clone, PartialEq, Default)]
+/// As much of a claim's object as is looked at: most of it is about who wrote which field, and is not decoded.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 pub struct ClaimObject {
-    /// Name, UID, annotations.
-    pub metadata: ObjectMeta,
+    /// Which claim it is.
+    pub metadata: ClaimMetadata,
     /// What was allocated, and for whom.
+    #[serde(default)]
     pub status: ResourceClaimStatus,
+}
+
+/// As much of a claim's metadata as is looked at.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+pub struct ClaimMetadata {
+    /// The claim itself.
+    #[serde(default)]
+    pub uid: String,
+    /// What others noted on it.
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
 }
 
 /// Why a claim could not be fetched.

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{config, device::NodeName, discover, inventory, observe};
+use crate::{cluster, config, device::NodeName, discover, inventory, observe};
 
 /// Devices for Kubernetes Dynamic Resource Allocation.
 #[derive(Debug, Parser)]
@@ -43,10 +43,8 @@ enum Error {
     Log(#[from] observe::LogError),
     #[error(transparent)]
     Node(#[from] crate::node::Error),
-    #[error(
-        "cannot use the cluster: {0}\nfix: --kubeconfig names a file; in a pod, a service account is needed"
-    )]
-    Cluster(String),
+    #[error("{0}\nfix: --kubeconfig names a file; in a pod, a service account is needed")]
+    Cluster(#[from] cluster::Error),
     #[error("cannot write the output: {0}")]
     Output(#[source] std::io::Error),
     #[error("cannot start: {0}")]

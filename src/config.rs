@@ -15,7 +15,9 @@ use std::{
 };
 
 pub use self::error::{Error, Invalid};
-use crate::device::{Access, AttributeName, DriverName, Properties, Sharing, SourceName};
+use crate::device::{
+    AbsolutePath, Access, AttributeName, Condition, DriverName, Properties, Sharing, SourceName, Taint,
+};
 
 /// Where the file is looked for when nothing else is said.
 pub const DEFAULT_PATH: &str = "/etc/claimfs/config.yaml";
@@ -31,6 +33,8 @@ pub struct Config {
     /// Where devices come from, in the order of the file. An earlier source wins a device that
     /// two of them find.
     pub sources: Vec<Source>,
+    /// Where others report about devices, if anywhere.
+    pub reports: Option<AbsolutePath>,
 }
 
 /// Where devices come from, and what all of them have in common.
@@ -46,9 +50,17 @@ pub struct Source {
     pub sharing: Sharing,
     /// How a container gets one of its devices.
     pub access: Arc<Access>,
+    /// What keeps claims away from its devices.
+    pub taints: Vec<Taint>,
 }
 
 impl Source {
+    /// How its devices are before anybody has reported anything.
+    #[must_use]
+    pub fn condition(&self) -> Condition {
+        Condition { taints: self.taints.clone(), ..Condition::default() }
+    }
+
     /// The attribute by which selectors find the devices of a source.
     #[must_use]
     pub fn attribute_name() -> AttributeName {

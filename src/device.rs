@@ -6,6 +6,7 @@
 
 mod access;
 mod attribute;
+mod condition;
 mod name;
 mod properties;
 mod quantity;
@@ -18,6 +19,7 @@ pub(crate) use self::name::quoted;
 pub use self::{
     access::{AbsolutePath, Access, EnvName, Hook, HookName, Mode, Mount, Permissions},
     attribute::{AttributeValue, Text, TextError, Version, VersionError},
+    condition::{Condition, Health, NetworkData, Taint, TaintEffect, TaintKey, TaintValue},
     name::{
         AttributeName, ClaimName, ClaimUid, DeviceName, DriverName, NameError, Namespace, NodeName, PodUid,
         RequestName, SourceName,
@@ -43,6 +45,8 @@ pub struct Device {
     pub node: Option<Node>,
     /// How a container gets it.
     pub access: Arc<Access>,
+    /// How it is at the moment.
+    pub condition: Condition,
 }
 
 /// How a device was found.

@@ -5,6 +5,7 @@
 
 mod dev;
 mod label;
+mod reports;
 mod simulated;
 mod sysfs;
 
@@ -91,6 +92,16 @@ pub enum Notice {
         /// Why.
         reason: AttributeReason,
     },
+    /// What is reported about a device cannot be used.
+    #[error("device {device}: the report {} is left out: {reason}", .path.display())]
+    Report {
+        /// The device, whose health is unknown.
+        device: DeviceName,
+        /// The report.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// A path cannot be looked at.
     #[error("source {source_name}: {} is left out: {reason}", .path.display())]
     Unreadable {
@@ -140,7 +151,9 @@ pub fn scan(config: &Config, roots: &Roots) -> Found {
             Discovery::Dev { paths } => dev::scan(config, source, paths, roots, &mut found),
         }
     }
-    Found { devices: found.devices, notices: found.notices }
+    let Collected { mut devices, mut notices, .. } = found;
+    reports::apply(config, &mut devices, &mut notices);
+    Found { devices, notices }
 }
 
 /// The folders in which a change can make [`scan`] answer differently; all of them exist.
@@ -150,7 +163,7 @@ pub fn folders(config: &Config, roots: &Roots) -> BTreeSet<PathBuf> {
         Discovery::Simulated { .. } => &[][..],
         Discovery::Dev { paths } => paths,
     });
-    patterns.flat_map(|pattern| dev::folders(pattern, roots)).collect()
+    patterns.flat_map(|pattern| dev::folders(pattern, roots)).chain(reports::folders(config)).collect()
 }
 
 /// Devices while they are collected, with what keeps one node from becoming two devices.

@@ -154,6 +154,9 @@ fn watch_folders(
     let watched = loop {
         let mut watched = Vec::with_capacity(folders.len());
         for folder in &folders {
+            // Reports are written, nodes only appear.
+            let is_reports = sight.config.reports.as_ref().is_some_and(|reports| reports.as_path() == folder);
+            let mask = if is_reports { mask | WatchMask::CLOSE_WRITE } else { mask };
             match watches.add(folder, mask) {
                 Ok(watch) => watched.push(watch),
                 // Gone meanwhile, which its parent tells; or not ours to read, of which the scan gives notice.

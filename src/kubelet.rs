@@ -12,7 +12,7 @@ mod socket;
 
 use std::{path::PathBuf, sync::Arc};
 
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 
@@ -63,6 +63,14 @@ pub enum Error {
         /// Why.
         source: tonic::transport::Error,
     },
+    /// A socket broke.
+    #[error("{what}: its socket is broken: {source}")]
+    Accept {
+        /// What it served.
+        what: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
 }
 
 /// Whether the kubelet has accepted us.
@@ -110,19 +118,32 @@ impl<C: Claims> Plugin<C> {
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
         let Self { service, registration, introduction, dra, health } = self;
         let health = health.until(shutdown.clone());
-        let ended = |what| move |source| Error::Serve { what, source };
+        let (calls, service_broken) = service.incoming();
+        let (questions, registration_broken) = registration.incoming();
         // One connection carries all of it.
         let serve_service = Server::builder()
             .add_service(DraV1::new(dra.clone()))
             .add_service(DraV1beta1::new(dra))
             .add_service(HealthV1::new(health.clone()))
             .add_service(HealthV1alpha1::new(health))
-            .serve_with_incoming_shutdown(service.incoming(), shutdown.clone().cancelled_owned());
+            .serve_with_incoming_shutdown(calls, shutdown.clone().cancelled_owned());
         let serve_registration = Server::builder()
             .add_service(RegistrationServer::new(introduction))
-            .serve_with_incoming_shutdown(registration.incoming(), shutdown.cancelled_owned());
-        let service = async { serve_service.await.map_err(ended("the DRA service")) };
-        let registration = async { serve_registration.await.map_err(ended("the registration")) };
+            .serve_with_incoming_shutdown(questions, shutdown.cancelled_owned());
+        let service = until_broken("the DRA service", serve_service, service_broken);
+        let registration = until_broken("the registration", serve_registration, registration_broken);
         tokio::try_join!(service, registration).map(|((), ())| ())
+    }
+}
+
+/// Serves until the server has ended, or has nothing left to serve.
+async fn until_broken(
+    what: &'static str,
+    server: impl Future<Output = Result<(), tonic::transport::Error>>,
+    broken: oneshot::Receiver<std::io::Error>,
+) -> Result<(), Error> {
+    tokio::select! {
+        ended = server => ended.map_err(|source| Error::Serve { what, source }),
+        Ok(source) = broken => Err(Error::Accept { what, source }),
     }
 }

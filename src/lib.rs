@@ -7,6 +7,7 @@
 //! - [`discover`]: looks at the machine, one file a kind of source.
 //! - [`inventory`]: what is there now, as whole snapshots on a channel.
 //! - [`publish`]: the inventory as `ResourceSlice` objects.
+//! - [`cluster`]: the way to a cluster's API server.
 //! - [`api_version`]: which version of the API a cluster speaks.
 //! - [`claims`]: where claims come from, and what one of them gives to this node.
 //! - [`prepare`]: the life of a claim on this node, and its journal.
@@ -22,6 +23,7 @@ pub mod api_version;
 pub mod cdi;
 pub mod claims;
 pub mod cli;
+pub mod cluster;
 pub mod config;
 pub mod device;
 pub mod discover;

@@ -5,6 +5,7 @@
 //! work under way is finished; slices and prepared claims stay for whoever comes next.
 
 mod lock;
+mod memory;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -164,9 +165,11 @@ impl Daemon {
         let (front, back) = (CancellationToken::new(), CancellationToken::new());
         let mut plugin = tokio::spawn(plugin.run(front.clone()));
         let mut inventory = tokio::spawn(inventory.run(back.clone()));
-        let publisher = tokio::spawn(publisher.run(back.clone()));
         let mut probes = tokio::spawn(serve_probes(probes, back.clone()));
         let collector = tokio::spawn(collect(Arc::clone(&preparer), events, collect_every, back.clone()));
+        let rounds = publisher.published();
+        let small = tokio::spawn(memory::stay_small(rounds, back.clone()));
+        let publisher = tokio::spawn(publisher.run(back.clone()));
         let ready = tokio::spawn(async move {
             readiness.ready().await;
             info!("ready");
@@ -189,6 +192,7 @@ impl Daemon {
             collector.await?;
             preparer.drain().await;
             publisher.await?;
+            small.await?;
             if !inventory.is_finished() {
                 flatten(inventory.await)?;
             }

@@ -1,8 +1,8 @@
 //! The life of a claim on this node: prepared completely, or not at all.
 //!
 //! [`Preparer::prepare`] and [`Preparer::unprepare`] are what the kubelet asks for. A claim passes through
-//! two phases, each of which the [`Journal`] knows: `preparing` before anything is set up, `prepared` before
-//! it is answered. Work on one claim is done one at a time, work on different claims at the same time, and
+//! two phases, each of which the [`Journal`] knows: begun before anything is set up, prepared before it is
+//! answered. Work on one claim is done one at a time, work on different claims at the same time, and
 //! always in a task of its own: a caller that goes away changes nothing about it. [`Preparer::recover`]
 //! finishes or undoes at the start what a crash has left.
 
@@ -15,7 +15,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use tokio::{sync::watch, task::JoinError};
 use tokio_util::task::TaskTracker;
-use tracing::{Instrument, Span, error_span, info, warn};
+use tracing::{Instrument, error_span, info, warn};
 
 pub use self::{
     held::Conflict,
@@ -23,7 +23,7 @@ pub use self::{
 };
 use self::{
     held::Held,
-    journal::{Loaded, Record, State},
+    journal::{Loaded, Record},
     locks::Locks,
 };
 use crate::{
@@ -186,20 +186,19 @@ impl<C: Claims> Shared<C> {
         let _guard = self.locks.lock(&claim.uid).await;
         let object = self.claims.get(&claim).await?;
         let allocated = Allocated::check(&object, &claim, &self.driver, &self.node)?;
-        let work = Arc::clone(&self);
-        blocking(move || work.set_up(allocated)).await
+        // On this thread: the files are in memory, and to go to another one takes longer than to write them.
+        self.set_up(allocated)
     }
 
     async fn unprepare(self: Arc<Self>, claim: ClaimUid) -> Result<(), Error> {
         let _guard = self.locks.lock(&claim).await;
-        let work = Arc::clone(&self);
-        blocking(move || work.take_down(&claim)).await
+        self.take_down(&claim)
     }
 
     async fn collect(self: Arc<Self>, claim: ClaimRef) -> Result<Option<ClaimRef>, Error> {
         let _guard = self.locks.lock(&claim.uid).await;
         let is_gone = match self.claims.get(&claim).await {
-            Ok(object) => object.metadata.uid.as_deref() != Some(claim.uid.as_str()),
+            Ok(object) => object.metadata.uid != claim.uid.as_str(),
             Err(claims::Error::NotFound { .. }) => true,
             Err(error) => return Err(error.into()),
         };
@@ -207,8 +206,7 @@ impl<C: Claims> Shared<C> {
             return Ok(None);
         }
         warn!("releasing a claim that is gone and that nothing on this node names");
-        let (work, uid) = (Arc::clone(&self), claim.uid.clone());
-        blocking(move || work.take_down(&uid)).await?;
+        self.take_down(&claim.uid)?;
         Ok(Some(claim))
     }
 
@@ -252,9 +250,9 @@ impl<C: Claims> Shared<C> {
 
     /// The two phases. The spec is the last thing that becomes visible.
     fn commit(&self, record: &Record) -> Result<(), Error> {
-        self.journal.write(record, State::Preparing)?;
+        self.journal.begin(record)?;
         self.cdi.write(&record.claim.uid, &record.spec)?;
-        self.journal.write(record, State::Prepared)?;
+        self.journal.commit(&record.claim.uid)?;
         Ok(())
     }
 
@@ -295,20 +293,16 @@ impl<C: Claims> Shared<C> {
 
     /// Finishes what was prepared, undoes what was not, and forgets what another boot has left.
     fn recover(&self) -> Result<(), Error> {
-        let Loaded { records, unreadable } = self.journal.load()?;
-        for (record, state) in records {
-            let (uid, record) = (record.claim.uid.clone(), Arc::new(record));
-            match state {
-                State::Prepared => {
-                    self.cdi.write(&uid, &record.spec)?;
-                    if let Err(conflict) = self.held.insert(Arc::clone(&record)) {
-                        warn!(claim = %record.claim, %conflict, "two prepared claims have one device");
-                    }
-                }
-                State::Preparing => {
-                    info!(claim = %record.claim, "undoing a claim that was being prepared");
-                    self.take_down(&uid)?;
-                }
+        let Loaded { prepared, begun, unreadable } = self.journal.load()?;
+        for uid in begun {
+            info!(%uid, "undoing a claim that was being prepared");
+            self.take_down(&uid)?;
+        }
+        for record in prepared {
+            let record = Arc::new(record);
+            self.cdi.write(&record.claim.uid, &record.spec)?;
+            if let Err(conflict) = self.held.insert(Arc::clone(&record)) {
+                warn!(claim = %record.claim, %conflict, "two prepared claims have one device");
             }
         }
         // The spec of a claim whose record cannot be read stays: its containers may still need it.
@@ -319,14 +313,6 @@ impl<C: Claims> Shared<C> {
         }
         Ok(())
     }
-}
-
-/// Work on files, on a thread that may wait for them; what it logs belongs to the same claim.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    let span = Span::current();
-    tokio::task::spawn_blocking(move || span.in_scope(work)).await?
 }
 
 #[cfg(test)]

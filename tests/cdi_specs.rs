@@ -48,7 +48,7 @@ impl Claims for Everything {
         let status = serde_json::json!({"allocation": {"devices": {"results": results}}});
         let mut object =
             ClaimObject { status: serde_json::from_value(status).unwrap(), ..ClaimObject::default() };
-        object.metadata.uid = Some(claim.uid.to_string());
+        object.metadata.uid = claim.uid.to_string();
         Ok(object)
     }
 

@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::{collections::BTreeMap, thread, time::Duration};
+use std::{collections::BTreeMap, env, thread, time::Duration};
 
 use support::{
     DEADLINE,
@@ -55,7 +55,8 @@ fn forty_pods_end_well_while_everything_is_killed_once() {
     driver.kill();
     let driver = Driver::start(&cluster, CONFIG);
     driver.wait_for("\"message\":\"prepared\"");
-    for component in ["kubelet", "containerd", "etcd"] {
+    let runtime = env::var("CLAIMFS_TEST_RUNTIME").unwrap_or_else(|_| String::from("containerd"));
+    for component in ["kubelet", &runtime, "etcd"] {
         cluster.stop_component(component);
         cluster.start_component(component);
         driver.wait_for("\"message\":\"prepared\"");

@@ -111,9 +111,9 @@ impl Allocated {
         driver: &DriverName,
         pool: &NodeName,
     ) -> Result<Self, Refusal> {
-        let found = object.metadata.uid.as_deref().unwrap_or_default();
+        let found = &object.metadata.uid;
         if found != claim.uid.as_str() {
-            return Err(Refusal::Replaced { claim: claim.clone(), found: found.to_owned() });
+            return Err(Refusal::Replaced { claim: claim.clone(), found: found.clone() });
         }
         let devices = object
             .status
@@ -200,7 +200,7 @@ mod tests {
     fn check(status: Value) -> Result<Allocated, String> {
         let mut object =
             ClaimObject { status: serde_json::from_value(status).unwrap(), ..ClaimObject::default() };
-        object.metadata.uid = Some(UID.to_owned());
+        object.metadata.uid = UID.to_owned();
         let claim = ClaimRef {
             namespace: "default".parse().unwrap(),
             name: "c".parse().unwrap(),
@@ -272,7 +272,7 @@ mod tests {
         assert!(refused(json!([result("a", "claimfs.dev", "n1", "../x")])).contains("device name \"../x\""));
         assert!(refused(json!([result("../a", "claimfs.dev", "n1", "x")])).contains("request name \"..\""));
         let mut object = ClaimObject::default();
-        object.metadata.uid = Some(String::from("another"));
+        object.metadata.uid = String::from("another");
         let claim = ClaimRef {
             namespace: "default".parse().unwrap(),
             name: "c".parse().unwrap(),

@@ -2,12 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use k8s_openapi::api::{core::v1::Pod, resource::v1::ResourceClaimStatus};
-use kube::{
-    Api, Client,
-    api::ListParams,
-    core::{ApiResource, NotUsed, Object},
-};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client, api::ListParams};
 use tokio::{
     sync::{OnceCell, Semaphore},
     time,
@@ -21,17 +17,14 @@ use crate::{
 
 /// The kubelet waits 45 s for a whole batch.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// Each has a connection of its own; more of them only wait for each other in the API server.
-const IN_FLIGHT: usize = 16;
-
-/// Only the metadata and the status are decoded.
-type Claim = Object<NotUsed, ResourceClaimStatus>;
+/// More of them only wait for each other in the API server.
+const IN_FLIGHT: usize = 32;
 
 /// Fetches claims from the API server, a bounded number at a time.
 pub struct ApiServer {
     client: Client,
     /// Asked for when the first claim is: a start does not need the server.
-    resource: OnceCell<ApiResource>,
+    version: OnceCell<ApiVersion>,
     in_flight: Semaphore,
 }
 
@@ -39,31 +32,35 @@ impl ApiServer {
     /// Uses a client.
     #[must_use]
     pub fn new(client: Client) -> Self {
-        Self { client, resource: OnceCell::new(), in_flight: Semaphore::new(IN_FLIGHT) }
+        Self { client, version: OnceCell::new(), in_flight: Semaphore::new(IN_FLIGHT) }
     }
 
-    async fn resource(&self) -> Result<&ApiResource, VersionError> {
-        let discover = || async {
-            Ok(ApiVersion::discover(&self.client).await?.resource("ResourceClaim", "resourceclaims"))
-        };
-        self.resource.get_or_try_init(discover).await
+    async fn version(&self) -> Result<&ApiVersion, VersionError> {
+        self.version.get_or_try_init(|| ApiVersion::discover(&self.client)).await
     }
 
     async fn fetch(&self, claim: &ClaimRef) -> Result<ClaimObject, Error> {
         // The semaphore is never closed; without a permit nothing worse happens than one request more.
         let _permit = self.in_flight.acquire().await.ok();
-        let version = |source| Error::Version { claim: claim.clone(), source: Arc::new(source) };
-        let resource = self.resource().await.map_err(version)?;
-        let claims: Api<Claim> =
-            Api::namespaced_with(self.client.clone(), claim.namespace.as_str(), resource);
-        match claims.get(claim.name.as_str()).await {
-            Ok(object) => {
-                Ok(ClaimObject { metadata: object.metadata, status: object.status.unwrap_or_default() })
-            }
+        let version = self.version().await;
+        let version =
+            version.map_err(|source| Error::Version { claim: claim.clone(), source: Arc::new(source) })?;
+        let api = |source: kube::Error| Error::Api { claim: claim.clone(), source: Arc::new(source) };
+        // Names of claims and namespaces have no letter that would have to be written otherwise in a path.
+        let path = format!(
+            "/apis/resource.k8s.io/{}/namespaces/{}/resourceclaims/{}",
+            version.as_str(),
+            claim.namespace,
+            claim.name
+        );
+        let request = http::Request::get(path).body(Vec::new());
+        let request = request.map_err(|source| api(kube::Error::HttpError(source)))?;
+        match self.client.request(request).await {
+            Ok(object) => Ok(object),
             Err(kube::Error::Api(status)) if status.code == 404 => {
                 Err(Error::NotFound { claim: claim.clone() })
             }
-            Err(source) => Err(Error::Api { claim: claim.clone(), source: Arc::new(source) }),
+            Err(source) => Err(api(source)),
         }
     }
 }

@@ -10,7 +10,10 @@ use tokio_util::sync::CancellationToken;
 use super::{Error, node_name, output};
 use crate::{
     config::{self, Config},
-    device::{AttributeName, AttributeValue, Device, DeviceName, NodeName, Quantity, Sharing, SourceName},
+    device::{
+        AttributeName, AttributeValue, Device, DeviceName, NetworkData, NodeName, Quantity, Sharing,
+        SourceName, Taint,
+    },
     discover::{self, Found, Roots},
     inventory::Inventory,
     publish,
@@ -131,11 +134,12 @@ fn table(found: &Found) -> String {
             device.source.to_string(),
             device.kind.as_str().to_owned(),
             device.sharing.claims().to_string(),
+            health(device),
             path(device),
             properties(device, shown),
         ]
     });
-    summed(found, output::table(&["NAME", "SOURCE", "KIND", "CLAIMS", "PATH", "ATTRIBUTES"], rows))
+    summed(found, output::table(&["NAME", "SOURCE", "KIND", "CLAIMS", "HEALTH", "PATH", "ATTRIBUTES"], rows))
 }
 
 fn wide(found: &Found) -> String {
@@ -157,12 +161,16 @@ fn wide(found: &Found) -> String {
             device.source.to_string(),
             device.kind.as_str().to_owned(),
             device.sharing.claims().to_string(),
+            health(device),
             path(device),
             node,
             properties(device, |_| true),
         ]
     });
-    summed(found, output::table(&["NAME", "SOURCE", "KIND", "CLAIMS", "PATH", "NODE", "ATTRIBUTES"], rows))
+    summed(
+        found,
+        output::table(&["NAME", "SOURCE", "KIND", "CLAIMS", "HEALTH", "PATH", "NODE", "ATTRIBUTES"], rows),
+    )
 }
 
 fn summed(found: &Found, table: String) -> String {
@@ -171,6 +179,14 @@ fn summed(found: &Found, table: String) -> String {
         1 => table + "1 device. As a ResourceSlice: claimfs devices -o slices\n",
         count => format!("{table}{count} devices. As ResourceSlices: claimfs devices -o slices\n"),
     }
+}
+
+/// With what keeps claims away.
+fn health(device: &Device) -> String {
+    let condition = &device.condition;
+    let taints = condition.taints.iter().map(ToString::to_string);
+    let words: Vec<String> = [condition.health.as_str().to_owned()].into_iter().chain(taints).collect();
+    words.join(" ")
 }
 
 fn path(device: &Device) -> String {
@@ -195,6 +211,7 @@ struct View<'a> {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct DeviceView<'a> {
     name: &'a DeviceName,
     source: &'a SourceName,
@@ -205,6 +222,13 @@ struct DeviceView<'a> {
     node: Option<NodeView>,
     attributes: &'a BTreeMap<AttributeName, AttributeValue>,
     capacity: &'a BTreeMap<AttributeName, Quantity>,
+    health: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    message: &'a str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    taints: &'a [Taint],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    network_data: Option<&'a NetworkData>,
 }
 
 #[derive(Serialize)]
@@ -242,6 +266,10 @@ impl<'a> From<&'a Device> for DeviceView<'a> {
             }),
             attributes: device.properties.attributes(),
             capacity: device.properties.capacity(),
+            health: device.condition.health.as_str(),
+            message: device.condition.health.message(),
+            taints: &device.condition.taints,
+            network_data: device.condition.network.as_ref(),
         }
     }
 }

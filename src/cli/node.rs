@@ -3,15 +3,12 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
-use kube::{
-    Client, Config as ClientConfig,
-    config::{KubeConfigOptions, Kubeconfig},
-};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::{Error, node_name};
 use crate::{
+    cluster,
     config::{self, Config},
     device::{NodeName, PodUid},
     discover::Roots,
@@ -86,15 +83,14 @@ impl Node {
         observe::log_to_stderr(&self.log)?;
         let config = Config::load(&self.config)?;
         let node = node_name(self.node_name.as_ref())?;
-        // Few threads: files in /run do not keep anybody waiting, and each thread has memory of its own.
-        let mut runtime = tokio::runtime::Builder::new_multi_thread();
-        let runtime =
-            runtime.worker_threads(2).max_blocking_threads(2).enable_all().build().map_err(Error::Start)?;
+        // One thread: what is to do between two answers takes microseconds, and a change of threads more.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(Error::Start)?;
         runtime.block_on(async {
             let settings = Settings {
                 config,
                 node,
-                client: client(self.kubeconfig).await?,
+                client: cluster::connect(cluster::config(self.kubeconfig.as_deref()).await?)?,
                 kubelet_dir: self.kubelet_dir,
                 cdi_dir: self.cdi_dir,
                 run_dir: self.run_dir,
@@ -118,18 +114,4 @@ impl Node {
             Ok(daemon.await?)
         })
     }
-}
-
-/// A client that asks as often as it needs to: it has no throttle of its own.
-async fn client(kubeconfig: Option<PathBuf>) -> Result<Client, Error> {
-    let config = match kubeconfig {
-        Some(path) => {
-            let file = Kubeconfig::read_from(&path).map_err(|error| Error::Cluster(error.to_string()))?;
-            let options = KubeConfigOptions::default();
-            ClientConfig::from_custom_kubeconfig(file, &options).await.map_err(|error| error.to_string())
-        }
-        None => ClientConfig::incluster().map_err(|error| error.to_string()),
-    };
-    let config = config.map_err(Error::Cluster)?;
-    Client::try_from(config).map_err(|error| Error::Cluster(error.to_string()))
 }

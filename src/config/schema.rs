@@ -7,8 +7,8 @@ use serde_saphyr::Spanned;
 
 use super::{Config, DevPattern, Discovery, Source, error::Flaw};
 use crate::device::{
-    Access, AttributeName, AttributeValue, DriverName, Properties, Quantity, Sharing, SourceName, Text,
-    quoted,
+    AbsolutePath, Access, AttributeName, AttributeValue, DriverName, Properties, Quantity, Sharing,
+    SourceName, Taint, Text, quoted,
 };
 
 /// More than any node has, in all sources together; a typing error is likelier.
@@ -25,6 +25,8 @@ struct File {
     #[serde(default)]
     driver: DriverName,
     sources: Vec<Spanned<Entry>>,
+    #[serde(default, deserialize_with = "not_empty")]
+    reports: Option<AbsolutePath>,
 }
 
 #[derive(Deserialize)]
@@ -43,6 +45,8 @@ struct Entry {
     shared: Option<Spanned<Shared>>,
     #[serde(default)]
     container: Access,
+    #[serde(default)]
+    taints: Vec<Spanned<Taint>>,
 }
 
 #[derive(Deserialize)]
@@ -100,7 +104,7 @@ pub(super) fn parse(text: &str) -> Result<Config, Flaw> {
         }
         sources.push(source);
     }
-    Ok(Config { driver: file.driver, sources })
+    Ok(Config { driver: file.driver, sources, reports: file.reports })
 }
 
 fn source(
@@ -109,7 +113,7 @@ fn source(
     driver: &DriverName,
     simulated_before: u32,
 ) -> Result<Source, Flaw> {
-    let Entry { name, simulated, dev, attributes, capacity, shared, container } = &entry.value;
+    let Entry { name, simulated, dev, attributes, capacity, shared, container, taints } = &entry.value;
     let discovery = match (simulated, dev) {
         (Some(simulated), None) => simulated_discovery(field, simulated, simulated_before)?,
         (None, Some(dev)) => dev_discovery(field, dev)?,
@@ -160,12 +164,17 @@ fn source(
         None => Sharing::Exclusive,
         Some(shared) => share(field, shared, &mut properties)?,
     };
+    if let Some(taint) = taints.get(Taint::MAX) {
+        let flaw = format_args!("a device has at most {} taints", Taint::MAX);
+        return Err(Flaw::at(taint.referenced, format!("{field}.taints"), flaw));
+    }
     Ok(Source {
         name: name.value.clone(),
         discovery,
         properties,
         sharing,
         access: Arc::new(container.clone()),
+        taints: taints.iter().map(|taint| taint.value.clone()).collect(),
     })
 }
 

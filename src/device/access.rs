@@ -1,6 +1,9 @@
 //! How a container gets a device: ownership of its node, environment, mounts and hooks.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -132,6 +135,14 @@ name!(
     },
     "must be letters, digits and '_', not starting with a digit"
 );
+
+impl AbsolutePath {
+    /// As a path.
+    #[must_use]
+    pub fn as_path(&self) -> &Path {
+        Path::new(self.as_str())
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -189,7 +189,7 @@ fn is_label(text: &str) -> bool {
         && bytes.iter().all(|&byte| edge(byte) || byte == b'-')
 }
 
-fn is_subdomain(text: &str) -> bool {
+pub(super) fn is_subdomain(text: &str) -> bool {
     text.split('.').all(is_label)
 }
 

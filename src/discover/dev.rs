@@ -151,7 +151,7 @@ fn resolve(path: &Path, roots: &Roots) -> io::Result<Option<PathBuf>> {
             None => return Ok(None),
         }
     }
-    Err(io::Error::from_raw_os_error(nix::libc::ELOOP))
+    Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
 /// The path as everything else on the machine knows it, wherever we see its `/dev`.
@@ -197,6 +197,7 @@ fn add(config: &Config, source: &Source, node: Node, roots: &Roots, found: &mut 
         properties,
         node: Some(node),
         access: Arc::clone(&source.access),
+        condition: source.condition(),
     });
 }
 

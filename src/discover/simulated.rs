@@ -19,6 +19,7 @@ pub(super) fn scan(source: &Source, count: u32, found: &mut Collected) {
             properties: source.properties.clone(),
             node: None,
             access: Arc::clone(&source.access),
+            condition: source.condition(),
         });
     }
 }

@@ -1,7 +1,7 @@
 //! The health of devices, for as long as the kubelet watches.
 //!
-//! A device that is there is healthy; one that a claim holds and that is gone is not. The kubelet forgets what
-//! it is not told again within 30 seconds.
+//! A device is as it is reported to be; one that a claim holds and that is gone is unhealthy. The kubelet
+//! forgets what it is not told again within 30 seconds.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status};
 
 use super::api::health::{v1, v1alpha1};
 use crate::{
-    device::{DeviceName, NodeName},
+    device::{self, DeviceName, NodeName},
     discover::Found,
 };
 
@@ -38,13 +38,6 @@ pub struct Health {
     shutdown: CancellationToken,
 }
 
-/// How a device is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Condition {
-    Healthy,
-    Gone,
-}
-
 impl Health {
     /// Of the devices of a node.
     #[must_use]
@@ -57,14 +50,18 @@ impl Health {
         Self { shutdown, ..self }
     }
 
-    fn conditions(&self) -> BTreeMap<DeviceName, Condition> {
-        let held = (self.held)().into_iter().map(|device| (device, Condition::Gone));
+    fn conditions(&self) -> BTreeMap<DeviceName, device::Health> {
+        let gone =
+            || device::Health::Unhealthy { message: String::from("the device is gone from this node") };
+        let held = (self.held)().into_iter().map(|device| (device, gone()));
         let found = Arc::clone(&self.inventory.borrow());
-        held.chain(found.devices.keys().map(|device| (device.clone(), Condition::Healthy))).collect()
+        let found =
+            found.devices.values().map(|device| (device.name.clone(), device.condition.health.clone()));
+        held.chain(found).collect()
     }
 
     /// Everything now, again when the inventory changes, and again before it expires.
-    fn changes(mut self) -> impl Stream<Item = (NodeName, BTreeMap<DeviceName, Condition>)> + Send {
+    fn changes(mut self) -> impl Stream<Item = (NodeName, BTreeMap<DeviceName, device::Health>)> + Send {
         self.inventory.mark_changed();
         futures::stream::unfold(self, |mut health| async move {
             tokio::select! {
@@ -91,21 +88,19 @@ macro_rules! serve {
             ) -> Result<Response<Self::NodeWatchResourcesStream>, Status> {
                 let answers = futures::StreamExt::map(self.clone().changes(), |(node, conditions)| {
                     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-                    let device = |(device, condition)| $version::DeviceHealth {
+                    let device = |(device, health): (DeviceName, device::Health)| $version::DeviceHealth {
                         device: Some($version::DeviceIdentifier {
                             pool_name: node.to_string(),
                             device_name: String::from(device),
                         }),
-                        health: match condition {
-                            Condition::Healthy => $version::HealthStatus::Healthy.into(),
-                            Condition::Gone => $version::HealthStatus::Unhealthy.into(),
+                        health: match health {
+                            device::Health::Healthy => $version::HealthStatus::Healthy.into(),
+                            device::Health::Unhealthy { .. } => $version::HealthStatus::Unhealthy.into(),
+                            device::Health::Unknown { .. } => $version::HealthStatus::Unknown.into(),
                         },
                         last_updated_time: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
                         health_check_timeout_seconds: i64::try_from(LEASE.as_secs()).unwrap_or(i64::MAX),
-                        message: match condition {
-                            Condition::Healthy => String::new(),
-                            Condition::Gone => String::from("the device is gone from this node"),
-                        },
+                        message: health.message().to_owned(),
                     };
                     let devices = conditions.into_iter().map(device).collect();
                     Ok($version::NodeWatchResourcesResponse { devices })

@@ -5,12 +5,16 @@ use std::{
     fs, io,
     os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use futures::{Stream, StreamExt};
+use futures::Stream;
 use sha2::{Digest, Sha256};
-use tokio::net::{UnixListener, UnixStream};
-use tokio_stream::wrappers::UnixListenerStream;
+use tokio::{
+    net::{UnixListener, UnixStream},
+    sync::oneshot,
+    time,
+};
 use tracing::warn;
 
 use super::Error;
@@ -94,6 +98,9 @@ fn hash(parts: &[&str], bytes: usize) -> String {
     digest[..bytes].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// How long to wait for what passes.
+const AGAIN: Duration = Duration::from_millis(100);
+
 /// A socket that is there for as long as this value.
 pub(super) struct Listener {
     socket: UnixListener,
@@ -133,15 +140,42 @@ impl Listener {
         &self.file.0
     }
 
-    /// The connections of those who may speak: root, and whoever we are. The file goes with the stream.
-    pub(super) fn incoming(self) -> impl Stream<Item = io::Result<UnixStream>> + Send {
-        let Self { socket, file } = self;
-        UnixListenerStream::new(socket).filter_map(move |connection| {
-            let _held = &file;
-            let allowed = connection.and_then(|stream| Ok(may_speak(&stream)?.then_some(stream))).transpose();
-            futures::future::ready(allowed)
-        })
+    /// The connections of those who may speak: root, and whoever we are. The file goes with the stream. A
+    /// socket that is broken ends it, and says why on the other channel: tonic would ask it for ever.
+    pub(super) fn incoming(
+        self,
+    ) -> (impl Stream<Item = io::Result<UnixStream>> + Send, oneshot::Receiver<io::Error>) {
+        let (broken, why) = oneshot::channel();
+        let connections = futures::stream::unfold((self, broken), |(listener, broken)| async move {
+            loop {
+                let accepted = listener.socket.accept().await.and_then(|(stream, _)| {
+                    let allowed = may_speak(&stream)?;
+                    Ok(allowed.then_some(stream))
+                });
+                match accepted {
+                    Ok(Some(stream)) => return Some((Ok(stream), (listener, broken))),
+                    Ok(None) => {}
+                    Err(error) if passes(&error) => {
+                        warn!(%error, "cannot take a connection at the moment");
+                        time::sleep(AGAIN).await;
+                    }
+                    Err(error) => {
+                        // Nobody listens any more when everything ends.
+                        let _ = broken.send(error);
+                        return None;
+                    }
+                }
+            }
+        });
+        (connections, why)
     }
+}
+
+/// Whether it is not the socket's fault: others have taken the descriptors or the memory, or the caller has
+/// gone away.
+fn passes(error: &io::Error) -> bool {
+    use libc::{ECONNABORTED, EMFILE, ENFILE, ENOBUFS, ENOMEM, ENOTCONN};
+    matches!(error.raw_os_error(), Some(ECONNABORTED | EMFILE | ENFILE | ENOBUFS | ENOMEM | ENOTCONN))
 }
 
 fn may_speak(stream: &UnixStream) -> io::Result<bool> {

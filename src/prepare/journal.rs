@@ -1,5 +1,9 @@
 //! What is prepared, for the process that comes after us: one file a claim.
 //!
+//! The name of a file says how far its claim has come: `<uid>.preparing` before anybody can have been told
+//! that it is prepared, `<uid>.json` after. So the second phase is a rename, and the first needs no care:
+//! whatever is in such a file, its claim is undone.
+//!
 //! The files stand beside the sockets and the CDI specs in `/run` and carry the boot that they were written
 //! in: a record of another boot describes nothing that still exists. So nothing waits for a disk here; a
 //! power cut is a new boot. A checksum tells a record that is whole from one that is not.
@@ -25,6 +29,11 @@ use crate::{
 
 /// The form of the files. A process of another form refuses to guess.
 const VERSION: u32 = 1;
+
+/// Endings of the files' names.
+const BEGUN: &str = "preparing";
+const PREPARED: &str = "json";
+const CORRUPT: &str = "corrupt";
 
 /// Why the journal cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -62,16 +71,6 @@ impl BootId {
             fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
         Ok(Self(text.trim().to_owned()))
     }
-}
-
-/// How far a claim has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum State {
-    /// Nobody has been told that it is prepared.
-    Preparing,
-    /// Somebody may have been.
-    Prepared,
 }
 
 /// What is prepared for a claim.
@@ -118,7 +117,6 @@ impl Record {
 struct Entry<R> {
     version: u32,
     boot: BootId,
-    state: State,
     record: R,
 }
 
@@ -131,7 +129,9 @@ struct Sealed<'a> {
 
 /// What the journal says at the start.
 pub(super) struct Loaded {
-    pub(super) records: Vec<(Record, State)>,
+    pub(super) prepared: Vec<Record>,
+    /// Claims that nobody has been told of.
+    pub(super) begun: Vec<ClaimUid>,
     /// Claims whose records cannot be read; they are kept aside.
     pub(super) unreadable: BTreeSet<ClaimUid>,
 }
@@ -150,24 +150,26 @@ impl Journal {
         Ok(Self { folder, boot })
     }
 
-    pub(super) fn write(&self, record: &Record, state: State) -> Result<(), Error> {
-        let path = self.file(&record.claim.uid);
-        let temporary = path.with_extension("tmp");
+    /// The first phase: from here on a crash is followed by an undoing.
+    pub(super) fn begin(&self, record: &Record) -> Result<(), Error> {
+        let path = self.file(&record.claim.uid, BEGUN);
         let error = |source: io::Error| Error::Write { path: path.clone(), source };
-        let text = self.seal(record, state).map_err(|invalid| error(invalid.into()))?;
+        let text = self.seal(record).map_err(|invalid| error(invalid.into()))?;
         let mut options = fs::OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
-        options
-            .open(&temporary)
-            .and_then(|mut file| file.write_all(&text))
-            .and_then(|()| fs::rename(&temporary, &path))
-            .map_err(error)
+        options.open(&path).and_then(|mut file| file.write_all(&text)).map_err(error)
+    }
+
+    /// The second phase: from here on a crash is followed by the same answer.
+    pub(super) fn commit(&self, claim: &ClaimUid) -> Result<(), Error> {
+        let path = self.file(claim, PREPARED);
+        fs::rename(self.file(claim, BEGUN), &path).map_err(|source| Error::Write { path, source })
     }
 
     /// There need not be one.
     pub(super) fn remove(&self, claim: &ClaimUid) -> Result<(), Error> {
-        let path = self.file(claim);
-        for path in [path.with_extension("tmp"), path.with_extension("corrupt"), path] {
+        for extension in [BEGUN, CORRUPT, PREPARED] {
+            let path = self.file(claim, extension);
             match fs::remove_file(&path) {
                 Err(source) if source.kind() != io::ErrorKind::NotFound => {
                     return Err(Error::Write { path, source });
@@ -181,16 +183,15 @@ impl Journal {
     /// Every record of this boot. Those of another are removed; what is not whole is kept aside.
     pub(super) fn load(&self) -> Result<Loaded, Error> {
         let read = |source| Error::Read { path: self.folder.clone(), source };
-        let mut loaded = Loaded { records: Vec::new(), unreadable: BTreeSet::new() };
+        let mut loaded = Loaded { prepared: Vec::new(), begun: Vec::new(), unreadable: BTreeSet::new() };
         for entry in fs::read_dir(&self.folder).map_err(read)? {
             let path = entry.map_err(read)?.path();
             let claim = path.file_stem().and_then(|stem| stem.to_str()?.parse::<ClaimUid>().ok());
             let Some(claim) = claim else { continue };
             match path.extension().and_then(|extension| extension.to_str()) {
-                Some("json") => self.load_one(&path, claim, &mut loaded)?,
-                // It was being written when we were killed; what it was to replace still stands.
-                Some("tmp") => remove(&path)?,
-                Some("corrupt") => drop(loaded.unreadable.insert(claim)),
+                Some(PREPARED) => self.load_one(&path, claim, &mut loaded)?,
+                Some(BEGUN) => loaded.begun.push(claim),
+                Some(CORRUPT) => drop(loaded.unreadable.insert(claim)),
                 _ => {}
             }
         }
@@ -205,12 +206,12 @@ impl Journal {
                 remove(path)
             }
             Ok(entry) if entry.record.claim.uid == claim => {
-                loaded.records.push((entry.record, entry.state));
+                loaded.prepared.push(entry.record);
                 Ok(())
             }
             other => {
                 let reason = other.err().unwrap_or_else(|| String::from("it is about another claim"));
-                let aside = path.with_extension("corrupt");
+                let aside = path.with_extension(CORRUPT);
                 error!(file = %path.display(), aside = %aside.display(), %claim, reason,
                     "a journal file cannot be read; it is kept aside, and its claim is forgotten until it is prepared again");
                 loaded.unreadable.insert(claim);
@@ -219,12 +220,12 @@ impl Journal {
         }
     }
 
-    fn file(&self, claim: &ClaimUid) -> PathBuf {
-        self.folder.join(format!("{claim}.json"))
+    fn file(&self, claim: &ClaimUid, extension: &str) -> PathBuf {
+        self.folder.join(format!("{claim}.{extension}"))
     }
 
-    fn seal(&self, record: &Record, state: State) -> serde_json::Result<Vec<u8>> {
-        let entry = Entry { version: VERSION, boot: self.boot.clone(), state, record };
+    fn seal(&self, record: &Record) -> serde_json::Result<Vec<u8>> {
+        let entry = Entry { version: VERSION, boot: self.boot.clone(), record };
         let entry = RawValue::from_string(serde_json::to_string(&entry)?)?;
         let mut text = serde_json::to_vec(&Sealed { sha256: digest(entry.get()), entry: &entry })?;
         text.push(b'\n');

@@ -31,7 +31,7 @@ impl Cluster {
         let status = json!({"allocation": {"devices": {"results": results}}});
         let status: ResourceClaimStatus = serde_json::from_value(status).unwrap();
         let mut object = ClaimObject { status, ..ClaimObject::default() };
-        object.metadata.uid = Some(claim.uid.to_string());
+        object.metadata.uid = claim.uid.to_string();
         self.claims.lock().unwrap().insert(claim.to_string(), object);
     }
 }
@@ -223,9 +223,9 @@ async fn a_start_finishes_what_was_prepared_and_removes_what_was_not() {
     let journal = Journal::open(node.path("claims"), BootId::read(&node.path("boot")).unwrap()).unwrap();
     let mut record = Record::clone(&preparer.shared.held.get(&claim.uid).unwrap());
     record.claim.uid = "u2".parse().unwrap();
-    journal.write(&record, State::Preparing).unwrap();
+    journal.begin(&record).unwrap();
     fs::write(node.path("cdi/claimfs.dev-u2.json"), "{}").unwrap();
-    fs::write(node.path("claims/u3.tmp"), "{").unwrap();
+    fs::write(node.path("claims/u3.preparing"), "{").unwrap();
     fs::write(node.path("cdi/claimfs.dev-u9.json"), "{}").unwrap();
     let preparer = node.start();
     assert_eq!(node.files("claims"), ["u1.json"]);

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::resource::v1::{Device, ResourceSlice, ResourceSliceSpec};
+use k8s_openapi::{
+    api::resource::v1::{Device, DeviceTaint, ResourceSlice, ResourceSliceSpec},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
 
 /// A slice of ours in the cluster.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,7 +64,9 @@ pub enum Echo {
 impl Adopted {
     /// Remembers what came back from a write.
     pub fn remember(&mut self, index: usize, sent: &ResourceSliceSpec, stored: &ResourceSliceSpec) -> Echo {
-        let pair = (devices(sent).to_vec(), devices(stored).to_vec());
+        let mut sent = devices(sent).to_vec();
+        Times::of(devices(stored)).keep(&mut sent);
+        let pair = (sent, devices(stored).to_vec());
         if pair.0 == pair.1 {
             self.slices.remove(&index);
             return Echo::Same;
@@ -79,6 +84,34 @@ impl Adopted {
     }
 }
 
+/// When the taints of devices were added, by device, key, value and effect.
+#[derive(Default)]
+struct Times<'a>(BTreeMap<(&'a str, &'a str, Option<&'a str>, &'a str), &'a Time>);
+
+impl<'a> Times<'a> {
+    fn of(devices: impl IntoIterator<Item = &'a Device>) -> Self {
+        let taints = devices
+            .into_iter()
+            .flat_map(|device| device.taints.iter().flatten().map(|taint| (device.name.as_str(), taint)));
+        let times =
+            taints.filter_map(|(device, taint)| Some((key(device, taint), taint.time_added.as_ref()?)));
+        Self(times.collect())
+    }
+
+    /// A taint that stays was added when it was added.
+    fn keep(&self, devices: &mut [Device]) {
+        for device in devices {
+            for taint in device.taints.iter_mut().flatten() {
+                taint.time_added = self.0.get(&key(&device.name, taint)).copied().cloned();
+            }
+        }
+    }
+}
+
+fn key<'a>(device: &'a str, taint: &'a DeviceTaint) -> (&'a str, &'a str, Option<&'a str>, &'a str) {
+    (device, &taint.key, taint.value.as_deref(), &taint.effect)
+}
+
 fn devices(spec: &ResourceSliceSpec) -> &[Device] {
     spec.devices.as_deref().unwrap_or_default()
 }
@@ -89,6 +122,12 @@ fn devices(spec: &ResourceSliceSpec) -> &[Device] {
 /// one: until the last of them is written, nobody takes the pool for complete.
 #[must_use]
 pub fn plan(desired: &[ResourceSlice], existing: &[Existing], adopted: &Adopted) -> Vec<Write> {
+    let times = Times::of(existing.iter().flat_map(|slice| devices(&slice.spec)));
+    let mut desired = desired.to_vec();
+    for slice in &mut desired {
+        times.keep(slice.spec.devices.as_deref_mut().unwrap_or_default());
+    }
+    let desired = &desired[..];
     let pool = desired.first().map(|slice| slice.spec.pool.name.as_str()).unwrap_or_default();
     let newest = existing.iter().map(|slice| slice.spec.pool.generation).max().unwrap_or_default();
     let mut deletes = Vec::new();

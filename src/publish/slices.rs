@@ -5,16 +5,18 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::resource::v1::{
-        CapacityRequestPolicy, Device as ApiDevice, DeviceAttribute, DeviceCapacity, ResourcePool,
-        ResourceSlice, ResourceSliceSpec,
+        CapacityRequestPolicy, Device as ApiDevice, DeviceAttribute, DeviceCapacity, DeviceTaint,
+        ResourcePool, ResourceSlice, ResourceSliceSpec,
     },
     apimachinery::pkg::{api::resource::Quantity as ApiQuantity, apis::meta::v1::ObjectMeta},
 };
 
-use crate::device::{AttributeValue, Device, DeviceName, DriverName, NodeName, Quantity, Sharing};
+use crate::device::{AttributeValue, Device, DeviceName, DriverName, NodeName, Quantity, Sharing, Taint};
 
-/// `ResourceSliceMaxDevices` of the API, for devices without taints, counters and lists.
+/// `ResourceSliceMaxDevices` of the API.
 const MAX_DEVICES: usize = 128;
+/// `ResourceSliceMaxDevicesWithAdvancedFeatures` of the API: with taints, that is.
+const MAX_TAINTED_DEVICES: usize = 64;
 
 /// The slices of one complete pool. The name of each begins with its number, because the scheduler
 /// takes devices in the order of names. Without devices there is one empty slice: a pool that is known
@@ -26,8 +28,11 @@ pub fn slices(
     devices: &BTreeMap<DeviceName, Device>,
 ) -> Vec<ResourceSlice> {
     let devices: Vec<ApiDevice> = devices.values().map(ApiDevice::from).collect();
+    // In all slices alike, so that a second taint does not move devices from one to another.
+    let has_taints = devices.iter().any(|device| device.taints.is_some());
+    let most = if has_taints { MAX_TAINTED_DEVICES } else { MAX_DEVICES };
     let parts: Vec<&[ApiDevice]> =
-        if devices.is_empty() { vec![&[]] } else { devices.chunks(MAX_DEVICES).collect() };
+        if devices.is_empty() { vec![&[]] } else { devices.chunks(most).collect() };
     let pool = ResourcePool {
         name: node.to_string(),
         generation: 1,
@@ -84,6 +89,8 @@ impl From<&Device> for ApiDevice {
             attributes: Some(attributes).filter(|attributes| !attributes.is_empty()),
             capacity: Some(capacity).filter(|capacity| !capacity.is_empty()),
             allow_multiple_allocations,
+            taints: Some(device.condition.taints.iter().map(taint).collect())
+                .filter(|taints: &Vec<_>| !taints.is_empty()),
             ..Self::default()
         }
     }
@@ -98,6 +105,16 @@ fn attribute(value: &AttributeValue) -> DeviceAttribute {
         AttributeValue::Version(version) => attribute.version = Some(version.as_str().to_owned()),
     }
     attribute
+}
+
+/// When it was added is for the API server to say.
+fn taint(taint: &Taint) -> DeviceTaint {
+    DeviceTaint {
+        key: taint.key.to_string(),
+        value: taint.value.as_ref().map(ToString::to_string).filter(|value| !value.is_empty()),
+        effect: taint.effect.as_str().to_owned(),
+        time_added: None,
+    }
 }
 
 fn quantity(quantity: &Quantity) -> ApiQuantity {

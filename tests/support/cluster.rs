@@ -19,7 +19,9 @@ use nix::sys::{prctl, signal::Signal};
 pub enum Part {
     /// etcd and the API server.
     ControlPlane,
-    /// Those, and a node with the runtime and version that the environment asks for.
+    /// Those, with only one version of `resource.k8s.io`.
+    OlderControlPlane(&'static str),
+    /// The first, and a node with the runtime and version that the environment asks for.
     Node,
 }
 
@@ -64,6 +66,9 @@ impl Cluster {
         up.args(["up", "--tether"]);
         match part {
             Part::ControlPlane => drop(up.arg("--control-plane")),
+            Part::OlderControlPlane(version) => {
+                up.args(["--control-plane", "--resource-api", version]);
+            }
             Part::Node => {
                 if let Ok(runtime) = env::var("CLAIMFS_TEST_RUNTIME") {
                     up.args(["--runtime", &runtime]);

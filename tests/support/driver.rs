@@ -67,7 +67,12 @@ pub struct Driver<'a> {
 impl<'a> Driver<'a> {
     /// Starts it with a configuration and waits until it is registered and published.
     pub fn start(cluster: &'a Cluster, config: &str) -> Self {
-        let run_dir = cluster.dir().join("driver");
+        Self::start_in(cluster, "driver", config)
+    }
+
+    /// The same with a run folder of this name, beside others.
+    pub fn start_in(cluster: &'a Cluster, folder: &str, config: &str) -> Self {
+        let run_dir = cluster.dir().join(folder);
         fs::create_dir_all(&run_dir).unwrap();
         let file = run_dir.join("config.yaml");
         fs::write(&file, config).unwrap();
@@ -111,6 +116,11 @@ impl<'a> Driver<'a> {
     pub fn kill(mut self) {
         self.cluster.exec(&["kill", "-KILL", &self.pid()]);
         self.child.wait().unwrap();
+    }
+
+    /// What it has logged since somebody last looked.
+    pub fn log(&self) -> Vec<String> {
+        self.logs.0.lock().unwrap().try_iter().collect()
     }
 
     /// What the journal says about claims.

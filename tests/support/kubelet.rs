@@ -240,6 +240,16 @@ pub struct Plugin {
     channel: Channel,
 }
 
+impl Plugin {
+    /// The same plugin over another connection, as after the kubelet has hung up because nothing was to say.
+    pub async fn reconnect(self) -> Self {
+        let Self { info, version, channel } = self;
+        drop(channel);
+        let channel = dial(Path::new(&info.endpoint), None).await.unwrap();
+        Self { info, version, channel }
+    }
+}
+
 /// The devices of a claim, or why there are none.
 pub type Prepared = BTreeMap<String, Result<Vec<dra::v1::Device>, String>>;
 pub type Unprepared = BTreeMap<String, Result<(), String>>;

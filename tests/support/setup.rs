@@ -20,9 +20,15 @@ sources:
 - {name: plug, dev: {paths: ['/dev/plug*']}}
 ";
 
+/// Most tests share one, some need another.
+enum Plane {
+    Shared,
+    Own(Cluster),
+}
+
 /// A machine, a daemon on it, and the kubelet that has registered it.
 pub struct Setup {
-    pub plane: &'static Cluster,
+    plane: Plane,
     pub machine: Machine,
     pub daemon: Option<Daemon>,
     pub kubelet: Kubelet,
@@ -39,12 +45,28 @@ impl Setup {
     }
 
     pub async fn on(machine: Machine, behaviour: Behaviour) -> Self {
-        let plane = Cluster::shared_control_plane();
+        Self::start(Plane::Shared, machine, behaviour).await
+    }
+
+    /// On a control plane of its own.
+    pub async fn on_own(plane: Cluster, node: &str) -> Self {
+        let machine = Machine::new(&plane, node, CONFIG);
+        Self::start(Plane::Own(plane), machine, Behaviour::default()).await
+    }
+
+    async fn start(plane: Plane, machine: Machine, behaviour: Behaviour) -> Self {
         let daemon = machine.start();
         let mut kubelet = Kubelet::start(&machine.kubelet(), behaviour);
         let plugin = kubelet.registered().await;
         daemon.wait_for("\"message\":\"ready\"");
         Self { plane, machine, daemon: Some(daemon), kubelet, plugin }
+    }
+
+    pub fn plane(&self) -> &Cluster {
+        match &self.plane {
+            Plane::Shared => Cluster::shared_control_plane(),
+            Plane::Own(plane) => plane,
+        }
     }
 
     pub fn daemon(&self) -> &Daemon {
@@ -80,7 +102,7 @@ impl Setup {
         let node = self.machine.node();
         let allocations: Vec<Allocation<'_>> =
             devices.iter().map(|(request, device)| Allocation::of(request, node, device)).collect();
-        claims::create(self.plane, &format!("{node}-{name}"), &allocations)
+        claims::create(self.plane(), &format!("{node}-{name}"), &allocations)
     }
 
     /// Prepares one claim: the CDI names, or the error.
@@ -98,7 +120,7 @@ impl Setup {
 
     pub fn slices(&self) -> Vec<serde_json::Value> {
         let selector = format!("--field-selector=spec.nodeName={}", self.machine.node());
-        let list = self.plane.kubectl(&["get", "resourceslices", "-o", "json", &selector]);
+        let list = self.plane().kubectl(&["get", "resourceslices", "-o", "json", &selector]);
         let list: serde_json::Value = serde_json::from_str(&list).unwrap();
         list["items"].as_array().unwrap().clone()
     }

@@ -1,0 +1,190 @@
+//! What a real kubelet does with claims besides the usual, and what a real runtime makes of our specs.
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
+
+mod support;
+
+use std::{fs, path::Path, time::Instant};
+
+use support::{
+    DEADLINE,
+    cluster::Cluster,
+    driver::{Driver, names},
+};
+
+/// A class with the devices of a driver, and a claim for one of them.
+fn claim(driver: &str, name: &str) -> String {
+    format!(
+        "
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {{name: {driver}}}
+spec: {{selectors: [{{cel: {{expression: 'device.driver == \"{driver}\"'}}}}]}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {{name: {name}}}
+spec: {{devices: {{requests: [{{name: r, exactly: {{deviceClassName: {driver}}}}}]}}}}
+---
+"
+    )
+}
+
+/// A pod with claims, of which its container uses some.
+fn pod(name: &str, claims: &[&str], used: &[&str], security: &str, script: &str) -> String {
+    let claims: Vec<String> =
+        claims.iter().map(|claim| format!("{{name: {claim}, resourceClaimName: {claim}}}")).collect();
+    let used: Vec<String> = used.iter().map(|claim| format!("{{name: {claim}}}")).collect();
+    format!(
+        "
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}}}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  resourceClaims: [{}]
+  containers:
+  - name: main
+    image: localhost/claimfs/busybox:1
+    securityContext: {security}
+    command: [sh, -c, '{script}']
+    resources: {{claims: [{}]}}
+---
+",
+        claims.join(", "),
+        used.join(", ")
+    )
+}
+
+fn wait(cluster: &Cluster, pod: &str, phase: &str) {
+    cluster.kubectl(&[
+        "wait",
+        &format!("pod/{pod}"),
+        &format!("--for=jsonpath={{.status.phase}}={phase}"),
+        "--timeout=120s",
+    ]);
+}
+
+fn uid(cluster: &Cluster, claim: &str) -> String {
+    cluster.kubectl(&["get", "resourceclaim", claim, "-o", "jsonpath={.metadata.uid}"])
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn c32_a_claim_that_no_container_uses_is_prepared_all_the_same() {
+    let cluster = Cluster::shared();
+    let driver = "unused.example.com";
+    let config = format!("driver: {driver}\nsources: [{{name: gpu, simulated: {{count: 1}}}}]");
+    let daemon = Driver::start_in(cluster, "unused", &config);
+    cluster.apply(
+        "apply",
+        &(claim(driver, "unused") + &pod("unused", &["unused"], &[], "{}", "env; sleep 600")),
+    );
+    wait(cluster, "unused", "Running");
+    let spec = format!("{driver}-{}.json", uid(cluster, "unused"));
+    assert!(names(&cluster.dir().join("cdi")).contains(&spec));
+    assert!(!cluster.kubectl(&["logs", "unused"]).contains("CLAIMFS_DEVICE"));
+    cluster.kubectl(&["delete", "pod", "unused"]);
+    daemon.wait_for("\"message\":\"unprepared\"");
+    assert!(!names(&cluster.dir().join("cdi")).contains(&spec));
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn c30_a_driver_that_fails_holds_its_pod_up_and_nobody_else() {
+    let cluster = Cluster::shared();
+    let [good, bad] = ["good.example.com", "bad.example.com"];
+    let config = |driver| format!("driver: {driver}\nsources: [{{name: gpu, simulated: {{count: 2}}}}]");
+    let working = Driver::start_in(cluster, "good", &config(good));
+    Driver::start_in(cluster, "bad", &config(bad)).kill();
+    let script = "echo $CLAIMFS_DEVICE_R_0";
+    let objects = [
+        claim(good, "good"),
+        claim(bad, "bad"),
+        claim(good, "alone"),
+        pod("both", &["good", "bad"], &["good"], "{}", script),
+        pod("alone", &["alone"], &["alone"], "{}", script),
+    ];
+    cluster.apply("apply", &objects.concat());
+    // The one that needs only the good driver is not kept waiting.
+    wait(cluster, "alone", "Succeeded");
+    let deadline = Instant::now() + DEADLINE;
+    let events = || cluster.kubectl(&["get", "events", "-o", "jsonpath={.items[*].reason}"]);
+    while !events().contains("FailedPrepareDynamicResources") {
+        assert!(Instant::now() < deadline, "{}", events());
+    }
+    assert_eq!(cluster.kubectl(&["get", "pod", "both", "-o", "jsonpath={.status.phase}"]), "Pending");
+    let _mended = Driver::start_in(cluster, "bad", &config(bad));
+    wait(cluster, "both", "Succeeded");
+    assert!(cluster.kubectl(&["logs", "both"]).starts_with("gpu-"));
+    drop(working);
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn specs_with_everything_are_injected() {
+    let cluster = Cluster::shared();
+    let driver = "everything.example.com";
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("cdi-specs");
+    let config = fs::read_to_string(golden.join("everything.yaml")).unwrap();
+    let daemon = Driver::start_in(cluster, "everything", &format!("driver: {driver}\n{config}"));
+    let script =
+        "id; env; ls -ln /dev/random; cat /opt/fpga/hostname; head -c 1 /dev/random | wc -c; sleep 600";
+    // Neither root nor in the node's group: only the additional group opens it.
+    let user = "{runAsUser: 1000, runAsGroup: 1000}";
+    cluster.apply(
+        "apply",
+        &(claim(driver, "everything") + &pod("everything", &["everything"], &["everything"], user, script)),
+    );
+    wait(cluster, "everything", "Running");
+    let uid = uid(cluster, "everything");
+    let spec = fs::read_to_string(cluster.dir().join(format!("cdi/{driver}-{uid}.json"))).unwrap();
+    let expected = fs::read_to_string(golden.join("everything.json")).unwrap();
+    let golden_uid = "0f9e8d7c-1234-4abc-9def-001122334455";
+    let expected = expected
+        .replace(golden_uid, &uid)
+        .replace("claimfs.dev/device", &format!("{driver}/device"))
+        .replace("DEVICE_FPGA", "DEVICE_R");
+    assert_eq!(spec, expected);
+    let deadline = Instant::now() + DEADLINE;
+    let log = loop {
+        let log = cluster.kubectl(&["logs", "everything"]);
+        if log.lines().last() == Some("1") || Instant::now() > deadline {
+            break log;
+        }
+    };
+    let hostname = fs::read_to_string("/etc/hostname").unwrap();
+    for expected in [
+        "groups=1000,44",
+        "FPGA_LIBRARY=/opt/fpga/lib",
+        "crw-rw----    1 0        44 ",
+        hostname.trim(),
+        "\n1\n",
+    ] {
+        assert!(log.contains(expected), "no {expected:?} in:\n{log}");
+    }
+    cluster.kubectl(&["delete", "pod", "everything"]);
+    daemon.wait_for("\"message\":\"unprepared\"");
+}
+
+/// Stops the kubelet, which the other tests need: `hack/test` runs it alone.
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn c25_a_pod_that_was_deleted_while_the_kubelet_was_down_is_not_prepared() {
+    let cluster = Cluster::shared();
+    let driver = "down.example.com";
+    let config = format!("driver: {driver}\nsources: [{{name: gpu, simulated: {{count: 2}}}}]");
+    let daemon = Driver::start_in(cluster, "down", &config);
+    cluster.stop_component("kubelet");
+    cluster.apply("apply", &(claim(driver, "gone") + &pod("gone", &["gone"], &["gone"], "{}", "true")));
+    cluster.kubectl(&["wait", "pod/gone", "--for=condition=PodScheduled", "--timeout=60s"]);
+    let uid = uid(cluster, "gone");
+    cluster.kubectl(&["delete", "pod", "gone", "--force", "--grace-period=0"]);
+    cluster.start_component("kubelet");
+    // Another pod, so that the kubelet has certainly looked at all there is.
+    cluster.apply("apply", &(claim(driver, "later") + &pod("later", &["later"], &["later"], "{}", "true")));
+    wait(cluster, "later", "Succeeded");
+    let log = daemon.log();
+    assert!(log.iter().any(|line| line.contains("\"message\":\"prepared\"")), "{log:?}");
+    assert!(!log.iter().any(|line| line.contains(&uid)), "{log:?}");
+}
