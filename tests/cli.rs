@@ -53,7 +53,7 @@ fn programs_get_every_detail() {
     assert_eq!(
         *kvm,
         serde_json::json!({
-            "name": "kvm", "source": "kvm", "kind": "dev", "claims": 110,
+            "name": "kvm", "source": "kvm", "kind": "dev", "claims": 110, "health": "healthy",
             "node": {"path": "/dev/null", "link": "/dev/kvm", "class": "char", "major": 1, "minor": 3},
             "attributes": {"path": {"string": "/dev/null"}, "source": {"string": "kvm"}},
             "capacity": {"shares": "110"},
