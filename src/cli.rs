@@ -1,7 +1,9 @@
 //! The command line: one file a subcommand, each of which parses, calls and prints.
 
 mod devices;
+mod hold;
 mod node;
+mod open;
 mod output;
 
 use std::process::ExitCode;
@@ -21,7 +23,10 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Devices(devices::Devices),
-    Node(node::Node),
+    Node(Box<node::Node>),
+    Hold(hold::Hold),
+    #[command(hide = true)]
+    Open(open::Open),
 }
 
 /// What ends a subcommand without success.
@@ -45,6 +50,8 @@ enum Error {
     Node(#[from] crate::node::Error),
     #[error("{0}\nfix: --kubeconfig names a file; in a pod, a service account is needed")]
     Cluster(#[from] cluster::Error),
+    #[error("{0}\nfix: run it as root; is another one running on this run folder?")]
+    Hold(#[from] crate::hold::Error),
     #[error("cannot write the output: {0}")]
     Output(#[source] std::io::Error),
     #[error("cannot start: {0}")]
@@ -60,9 +67,12 @@ impl Error {
             | Self::Discover(_)
             | Self::HostName { .. }
             | Self::Log(_) => ExitCode::from(2),
-            Self::Inventory(_) | Self::Node(_) | Self::Cluster(_) | Self::Output(_) | Self::Start(_) => {
-                ExitCode::FAILURE
-            }
+            Self::Inventory(_)
+            | Self::Node(_)
+            | Self::Hold(_)
+            | Self::Cluster(_)
+            | Self::Output(_)
+            | Self::Start(_) => ExitCode::FAILURE,
         }
     }
 }
@@ -94,6 +104,8 @@ pub fn run() -> ExitCode {
     let outcome = match command {
         Command::Devices(devices) => devices.run(),
         Command::Node(node) => node.run(),
+        Command::Hold(hold) => hold.run(),
+        Command::Open(open) => open.run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -16,7 +16,8 @@ use std::{
 
 pub use self::error::{Error, Invalid};
 use crate::device::{
-    AbsolutePath, Access, AttributeName, Condition, DriverName, Properties, Sharing, SourceName, Taint,
+    AbsolutePath, Access, AttributeName, Condition, DriverName, Exposure, Properties, Sharing, SourceName,
+    Taint,
 };
 
 /// Where the file is looked for when nothing else is said.
@@ -52,6 +53,8 @@ pub struct Source {
     pub access: Arc<Access>,
     /// What keeps claims away from its devices.
     pub taints: Vec<Taint>,
+    /// What of its devices a container reads.
+    pub exposure: Arc<Exposure>,
 }
 
 impl Source {

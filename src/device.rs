@@ -7,6 +7,7 @@
 mod access;
 mod attribute;
 mod condition;
+mod exposure;
 mod name;
 mod properties;
 mod quantity;
@@ -20,9 +21,10 @@ pub use self::{
     access::{AbsolutePath, Access, EnvName, Hook, HookName, Mode, Mount, Permissions},
     attribute::{AttributeValue, Text, TextError, Version, VersionError},
     condition::{Condition, Health, NetworkData, Taint, TaintEffect, TaintKey, TaintValue},
+    exposure::Exposure,
     name::{
-        AttributeName, ClaimName, ClaimUid, DeviceName, DriverName, NameError, Namespace, NodeName, PodUid,
-        RequestName, SourceName,
+        AttributeName, ClaimName, ClaimUid, DeviceName, DriverName, NameError, Namespace, NodeName,
+        PodClaimName, PodUid, RequestName, SourceName,
     },
     properties::{Properties, PropertiesError},
     quantity::{Quantity, QuantityError},
@@ -47,6 +49,8 @@ pub struct Device {
     pub access: Arc<Access>,
     /// How it is at the moment.
     pub condition: Condition,
+    /// What of it a container reads.
+    pub exposure: Arc<Exposure>,
 }
 
 /// How a device was found.

@@ -11,6 +11,10 @@
 //! - [`api_version`]: which version of the API a cluster speaks.
 //! - [`claims`]: where claims come from, and what one of them gives to this node.
 //! - [`prepare`]: the life of a claim on this node, and its journal.
+//! - [`metadata`]: the documents that containers read about their devices.
+//! - [`fs`]: the live file system that they are read from.
+//! - [`hold`]: the small process that mounts it and keeps it alive.
+//! - [`exhibit`]: what is prepared, shown.
 //! - [`cdi`]: how a device reaches a container.
 //! - [`kubelet`]: the kubelet's gRPC interfaces.
 //! - [`observe`]: logs, probes.
@@ -27,8 +31,12 @@ pub mod cluster;
 pub mod config;
 pub mod device;
 pub mod discover;
+pub mod exhibit;
+pub mod fs;
+pub mod hold;
 pub mod inventory;
 pub mod kubelet;
+pub mod metadata;
 pub mod node;
 pub mod observe;
 pub mod prepare;

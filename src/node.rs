@@ -6,6 +6,7 @@
 
 mod lock;
 mod memory;
+mod show;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -14,12 +15,14 @@ use tokio::{task::JoinError, time};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use self::lock::Lock;
+use self::{lock::Lock, show::Show};
 use crate::{
     claims::ApiServer,
     config::Config,
     device::NodeName,
     discover::Roots,
+    exhibit::{self, Exhibit},
+    hold::Places,
     inventory::{self, Inventory},
     kubelet::{self, Health, Instance, Paths, Plugin},
     observe::{Events, Probes, Readiness},
@@ -42,6 +45,9 @@ pub enum Error {
     /// What is prepared cannot be recovered.
     #[error(transparent)]
     Prepare(#[from] prepare::Error),
+    /// Containers cannot read about their devices.
+    #[error(transparent)]
+    Exhibit(#[from] exhibit::Error),
     /// The kubelet cannot be served.
     #[error(transparent)]
     Kubelet(#[from] kubelet::Error),
@@ -80,6 +86,8 @@ pub struct Settings {
     pub instance: Instance,
     /// Where the probes are served, if at all.
     pub http: Option<SocketAddr>,
+    /// Where the live file system is, if there is one.
+    pub metadata: Option<Places>,
     /// How often to look for claims that the kubelet has forgotten.
     pub collect_every: Duration,
 }
@@ -94,6 +102,7 @@ pub struct Daemon {
     readiness: Readiness,
     probes: Option<(SocketAddr, Probes)>,
     events: Events,
+    show: Option<Show<ApiServer>>,
     collect_every: Duration,
 }
 
@@ -111,6 +120,7 @@ impl Daemon {
             boot_id,
             instance,
             http,
+            metadata,
             collect_every,
         } = settings;
         let lock = Lock::take(&run_dir)?;
@@ -121,17 +131,25 @@ impl Daemon {
             warn!(%notice, "something is left out");
         }
         let boot = BootId::read(&boot_id).map_err(prepare::Error::from)?;
+        let exhibit = metadata
+            .map(|places| Exhibit::new(driver.clone(), node.clone(), places).map(Arc::new))
+            .transpose()?;
         let preparing = prepare::Settings {
             driver: driver.clone(),
             node: node.clone(),
             cdi_folder: cdi_dir,
             journal_folder: run_dir.join("claims"),
             boot,
+            exhibit: exhibit.clone(),
         };
         let claims = ApiServer::new(client.clone());
         let preparer = Arc::new(Preparer::recover(preparing, claims, snapshots.clone())?);
+        // The tree is complete from the first moment that the kernel can ask.
+        let show = exhibit
+            .map(|exhibit| Show::start(exhibit, snapshots.clone(), Arc::clone(&preparer)))
+            .transpose()?;
         let held = Arc::clone(&preparer);
-        let held = Arc::new(move || held.held().into_iter().map(|(device, _)| device).collect());
+        let held = Arc::new(move || held.owners().into_keys().collect());
         let health = Health::new(node.clone(), snapshots.clone(), held);
         let paths = Paths::new(kubelet_dir, driver.clone(), instance);
         let plugin = Plugin::bind(&paths, &driver, Arc::clone(&preparer), health)?;
@@ -153,20 +171,32 @@ impl Daemon {
             readiness,
             probes,
             events,
+            show,
             collect_every,
         })
     }
 
     /// Serves until the shutdown is asked for or a part fails; then ends in order, within a deadline.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
-        let Self { _lock, inventory, preparer, plugin, publisher, readiness, probes, events, collect_every } =
-            self;
+        let Self {
+            _lock,
+            inventory,
+            preparer,
+            plugin,
+            publisher,
+            readiness,
+            probes,
+            events,
+            show,
+            collect_every,
+        } = self;
         // The kubelet is let go first, the rest when its calls are answered.
         let (front, back) = (CancellationToken::new(), CancellationToken::new());
         let mut plugin = tokio::spawn(plugin.run(front.clone()));
         let mut inventory = tokio::spawn(inventory.run(back.clone()));
         let mut probes = tokio::spawn(serve_probes(probes, back.clone()));
         let collector = tokio::spawn(collect(Arc::clone(&preparer), events, collect_every, back.clone()));
+        let show = tokio::spawn(show::run(show, back.clone()));
         let rounds = publisher.published();
         let small = tokio::spawn(memory::stay_small(rounds, back.clone()));
         let publisher = tokio::spawn(publisher.run(back.clone()));
@@ -193,6 +223,7 @@ impl Daemon {
             preparer.drain().await;
             publisher.await?;
             small.await?;
+            show.await?;
             if !inventory.is_finished() {
                 flatten(inventory.await)?;
             }

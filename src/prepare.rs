@@ -11,9 +11,17 @@ mod held;
 mod journal;
 mod locks;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    mem,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-use tokio::{sync::watch, task::JoinError};
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinError,
+};
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, error_span, info, warn};
 
@@ -29,8 +37,9 @@ use self::{
 use crate::{
     cdi::{self, DeviceId},
     claims::{self, Allocated, Allocation, ClaimRef, Claims, Refusal, ShareId},
-    device::{ClaimUid, DeviceName, DriverName, NodeName, RequestName},
+    device::{ClaimUid, DeviceName, DriverName, NodeName, PodClaimName, RequestName},
     discover::Found,
+    exhibit::{self, Exhibit, Owners, Prepared},
 };
 
 /// Why a claim is not (un)prepared. Nothing has changed then.
@@ -64,6 +73,9 @@ pub enum Error {
     /// The CDI spec could not be written or removed.
     #[error(transparent)]
     Cdi(#[from] cdi::Error),
+    /// Containers could not read about their devices.
+    #[error(transparent)]
+    Exhibit(#[from] exhibit::Error),
     /// The work ended without an answer.
     #[error("the work on the claim was ended: {0}")]
     Ended(#[from] JoinError),
@@ -96,6 +108,8 @@ pub struct Settings {
     pub journal_folder: PathBuf,
     /// The present boot.
     pub boot: BootId,
+    /// Where containers read about their devices, if they can.
+    pub exhibit: Option<Arc<Exhibit>>,
 }
 
 /// Prepares and unprepares claims.
@@ -111,8 +125,12 @@ struct Shared<C> {
     inventory: watch::Receiver<Arc<Found>>,
     journal: Journal,
     cdi: cdi::Folder,
+    exhibit: Option<Arc<Exhibit>>,
     held: Held,
     locks: Locks,
+    /// Devices that have other owners since somebody asked.
+    changed_devices: Mutex<BTreeSet<DeviceName>>,
+    changed: Notify,
 }
 
 impl<C: Claims> Preparer<C> {
@@ -122,12 +140,15 @@ impl<C: Claims> Preparer<C> {
         claims: C,
         inventory: watch::Receiver<Arc<Found>>,
     ) -> Result<Self, Error> {
-        let Settings { driver, node, cdi_folder, journal_folder, boot } = settings;
+        let Settings { driver, node, cdi_folder, journal_folder, boot, exhibit } = settings;
         let shared = Shared {
             journal: Journal::open(journal_folder, boot)?,
             cdi: cdi::Folder::open(&cdi_folder, driver.clone())?,
+            exhibit,
             held: Held::default(),
             locks: Locks::default(),
+            changed_devices: Mutex::default(),
+            changed: Notify::new(),
             driver,
             node,
             claims,
@@ -154,8 +175,14 @@ impl<C: Claims> Preparer<C> {
 
     /// The devices that claims hold now, and which claims.
     #[must_use]
-    pub fn held(&self) -> Vec<(DeviceName, ClaimRef)> {
-        self.shared.held.devices()
+    pub fn owners(&self) -> Owners {
+        self.shared.held.owners()
+    }
+
+    /// Waits until devices have other owners than when this was last asked; answers with them.
+    pub async fn changed(&self) -> BTreeSet<DeviceName> {
+        self.shared.changed.notified().await;
+        mem::take(&mut self.shared.changed_devices.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Releases claims that the kubelet has forgotten: their objects are gone, and nothing on this node names
@@ -212,13 +239,14 @@ impl<C: Claims> Shared<C> {
 
     /// From an allocation to devices that a container can get.
     fn set_up(&self, allocated: Allocated) -> Result<Vec<PreparedDevice>, Error> {
-        let Allocated { claim, allocations, consumers } = allocated;
+        let Allocated { claim, allocations, pod_claim_name, consumers } = allocated;
         if allocations.is_empty() {
             return Ok(Vec::new());
         }
         if let Some(record) = self.held.get(&claim.uid) {
             if record.is_for(&claim, &allocations) {
                 // Somebody may have removed it; where it is as it was, nothing is written.
+                self.show(&record)?;
                 self.cdi.write(&claim.uid, &record.spec)?;
                 return Ok(self.answer(&record));
             }
@@ -226,13 +254,14 @@ impl<C: Claims> Shared<C> {
             warn!("the allocation is another one now: releasing the former one");
             self.take_down(&claim.uid)?;
         }
-        let record = Arc::new(self.plan(claim, allocations)?);
+        let record = Arc::new(self.plan(claim, allocations, pod_claim_name)?);
         let uid = record.claim.uid.clone();
         self.held
             .insert(Arc::clone(&record))
             .map_err(|conflict| Error::Conflict { claim: record.claim.clone(), conflict })?;
         match self.commit(&record) {
             Ok(()) => {
+                self.tell(&record);
                 for consumer in &consumers {
                     info!(devices = %record.device_names(), %consumer, "prepared");
                 }
@@ -251,6 +280,7 @@ impl<C: Claims> Shared<C> {
     /// The two phases. The spec is the last thing that becomes visible.
     fn commit(&self, record: &Record) -> Result<(), Error> {
         self.journal.begin(record)?;
+        self.show(record)?;
         self.cdi.write(&record.claim.uid, &record.spec)?;
         self.journal.commit(&record.claim.uid)?;
         Ok(())
@@ -259,24 +289,49 @@ impl<C: Claims> Shared<C> {
     /// First what a container could still find, last what makes the devices free.
     fn take_down(&self, claim: &ClaimUid) -> Result<(), Error> {
         self.cdi.remove(claim)?;
+        if let Some(exhibit) = &self.exhibit {
+            exhibit.hide(claim)?;
+        }
         self.journal.remove(claim)?;
-        if self.held.remove(claim) {
+        if let Some(record) = self.held.remove(claim) {
+            self.tell(&record);
             info!("unprepared");
         }
         Ok(())
     }
 
     /// What will be set up, with everything that the inventory knows.
-    fn plan(&self, claim: ClaimRef, allocations: Vec<Allocation>) -> Result<Record, Error> {
+    fn plan(
+        &self,
+        claim: ClaimRef,
+        allocations: Vec<Allocation>,
+        pod_claim_name: Option<PodClaimName>,
+    ) -> Result<Record, Error> {
         let inventory = Arc::clone(&self.inventory.borrow());
         let devices = allocations.iter().map(|allocation| {
             let missing = || Error::NoDevice { claim: claim.clone(), device: allocation.device.clone() };
             inventory.devices.get(&allocation.device).ok_or_else(missing)
         });
         let devices = devices.collect::<Result<Vec<_>, _>>()?;
-        let spec = edits::spec(&self.driver, &claim.uid, &allocations, &devices);
         let sharing = devices.iter().map(|device| device.sharing).collect();
-        Ok(Record::new(claim, allocations, sharing, spec))
+        let prepared = Prepared { claim, pod_claim_name, allocations };
+        let spec = edits::spec(&self.driver, &prepared, &devices, self.exhibit.as_deref());
+        let Prepared { claim, pod_claim_name, allocations } = prepared;
+        Ok(Record::new(claim, allocations, pod_claim_name, sharing, spec))
+    }
+
+    /// Others may want to know who has a device.
+    fn tell(&self, record: &Record) {
+        let devices = record.allocations.iter().map(|allocation| allocation.device.clone());
+        self.changed_devices.lock().unwrap_or_else(PoisonError::into_inner).extend(devices);
+        self.changed.notify_one();
+    }
+
+    fn show(&self, record: &Record) -> Result<(), Error> {
+        if let Some(exhibit) = &self.exhibit {
+            exhibit.show(record.shown(), &Arc::clone(&self.inventory.borrow()))?;
+        }
+        Ok(())
     }
 
     fn answer(&self, record: &Record) -> Vec<PreparedDevice> {
@@ -300,6 +355,7 @@ impl<C: Claims> Shared<C> {
         }
         for record in prepared {
             let record = Arc::new(record);
+            self.show(&record)?;
             self.cdi.write(&record.claim.uid, &record.spec)?;
             if let Err(conflict) = self.held.insert(Arc::clone(&record)) {
                 warn!(claim = %record.claim, %conflict, "two prepared claims have one device");

@@ -74,6 +74,7 @@ async fn spec(case: &str) -> String {
         cdi_folder: folder.path().join("cdi"),
         journal_folder: folder.path().join("claims"),
         boot: BootId::read(&folder.path().join("boot")).unwrap(),
+        exhibit: None,
     };
     let (_sender, inventory) = watch::channel(Arc::clone(&found));
     let preparer = Preparer::recover(settings, Everything(found), inventory).unwrap();

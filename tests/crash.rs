@@ -13,6 +13,7 @@ use std::{
 };
 
 use claimfs::kubelet::api::dra::v1::Claim;
+use nix::sys::signal::{Signal, kill};
 use support::{
     cluster::Cluster,
     driver::{Machine, names},
@@ -166,7 +167,14 @@ async fn after_a_power_cut_the_next_prepare_is_right() {
             drop(killer);
             points += 1;
             fs::write(setup.machine.path("boot_id"), format!("boot-{points}\n")).unwrap();
-            setup.end_and(drop, || fs::rename(&copy, &disk).unwrap()).await;
+            let holders = setup.machine.holders();
+            let end = |daemon| {
+                drop(daemon);
+                for holder in holders {
+                    let _ = kill(holder, Signal::SIGKILL);
+                }
+            };
+            setup.end_and(end, || fs::rename(&copy, &disk).unwrap()).await;
             let specs = |setup: &Setup| names(&setup.machine.seen_by(setup.daemon(), "cdi"));
             let ids = setup.prepare(&claim).await.unwrap();
             assert_eq!(ids, [format!("claimfs.dev/device={}-gpu-0", claim.uid)]);

@@ -6,7 +6,10 @@ use k8s_openapi::api::resource::v1::{DeviceAllocationConfiguration, DeviceReques
 use serde::{Deserialize, Serialize};
 
 use super::{ClaimObject, ClaimRef, Parameters, ParametersError};
-use crate::device::{DeviceName, DriverName, NameError, NodeName, RequestName};
+use crate::device::{DeviceName, DriverName, NameError, NodeName, PodClaimName, RequestName};
+
+/// The annotation that tells what a claim from a template is called in its pod.
+const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
 
 /// A claim that can be prepared here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +18,8 @@ pub struct Allocated {
     pub claim: ClaimRef,
     /// Our devices, in the order of the allocation.
     pub allocations: Vec<Allocation>,
+    /// What the claim is called in its pod, if it was made for one pod.
+    pub pod_claim_name: Option<PodClaimName>,
     /// Who uses the claim, for the logs.
     pub consumers: Vec<Consumer>,
 }
@@ -128,10 +133,13 @@ impl Allocated {
         let ours = results.iter().filter(|result| result.driver == driver.as_str());
         let allocations =
             ours.map(|result| allocation(result, &config, claim, driver, pool)).collect::<Result<_, _>>()?;
+        let pod_claim_name = object.metadata.annotations.get(POD_CLAIM_NAME).map(|name| name.parse());
+        let pod_claim_name =
+            pod_claim_name.transpose().map_err(|source| Refusal::Name { claim: claim.clone(), source })?;
         let consumers = object.status.reserved_for.iter().flatten();
         let consumers =
             consumers.map(|consumer| Consumer(format!("{}/{}", consumer.resource, consumer.name)));
-        Ok(Self { claim: claim.clone(), allocations, consumers: consumers.collect() })
+        Ok(Self { claim: claim.clone(), allocations, pod_claim_name, consumers: consumers.collect() })
     }
 }
 

@@ -1,17 +1,27 @@
 //! `claimfs node`: the daemon.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
-use super::{Error, node_name};
+use super::{
+    Error,
+    hold::{GRACE, MOUNT_POINT},
+    node_name,
+};
 use crate::{
     cluster,
     config::{self, Config},
     device::{NodeName, PodUid},
     discover::Roots,
+    hold::Places,
     kubelet::Instance,
     node::{Daemon, Settings},
     observe,
@@ -49,6 +59,18 @@ pub(super) struct Node {
     #[arg(long, value_name = "FOLDER", env = "CLAIMFS_RUN_DIR", default_value = "/run/claimfs")]
     run_dir: PathBuf,
 
+    /// Where device metadata are seen on the host
+    #[arg(long, value_name = "FOLDER", env = "CLAIMFS_MOUNT_POINT", default_value = MOUNT_POINT)]
+    mount_point: PathBuf,
+
+    /// How containers read about their devices
+    #[arg(long, value_enum, value_name = "HOW", env = "CLAIMFS_METADATA", default_value_t = Metadata::Auto)]
+    metadata: Metadata,
+
+    /// How long readers wait for a daemon that is gone, before they get the last versions as plain files
+    #[arg(long, value_name = "SECONDS", env = "CLAIMFS_GRACE", default_value_t = GRACE)]
+    grace: u64,
+
     /// The UID of our pod, where a new pod may start before the old one has ended
     #[arg(long, value_name = "UID", env = "CLAIMFS_POD_UID")]
     pod_uid: Option<PodUid>,
@@ -78,6 +100,32 @@ pub(super) struct Node {
     boot_id: PathBuf,
 }
 
+/// How containers read about their devices.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Metadata {
+    /// By the live file system where the kernel has it, and not at all otherwise
+    Auto,
+    /// By the live file system
+    Fuse,
+    /// Not at all
+    Off,
+}
+
+impl Metadata {
+    fn places(self, run_dir: &Path, mount_point: PathBuf, grace: u64) -> Option<Places> {
+        let places = || Places::new(run_dir, mount_point, Duration::from_secs(grace));
+        match self {
+            Self::Fuse => Some(places()),
+            Self::Auto if Path::new("/dev/fuse").exists() => Some(places()),
+            Self::Auto => {
+                warn!("there is no /dev/fuse: containers get no metadata of their devices");
+                None
+            }
+            Self::Off => None,
+        }
+    }
+}
+
 impl Node {
     pub(super) fn run(self) -> Result<(), Error> {
         observe::log_to_stderr(&self.log)?;
@@ -93,11 +141,12 @@ impl Node {
                 client: cluster::connect(cluster::config(self.kubeconfig.as_deref()).await?)?,
                 kubelet_dir: self.kubelet_dir,
                 cdi_dir: self.cdi_dir,
-                run_dir: self.run_dir,
                 roots: Roots { dev: self.dev, sys: self.sysfs },
                 boot_id: self.boot_id,
                 instance: self.pod_uid.map_or(Instance::Only, Instance::Pod),
                 http: self.http,
+                run_dir: self.run_dir.clone(),
+                metadata: self.metadata.places(&self.run_dir, self.mount_point, self.grace),
                 collect_every: Duration::from_secs(self.collect_every),
             };
             let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Start)?;

@@ -7,7 +7,7 @@ use serde_saphyr::Spanned;
 
 use super::{Config, DevPattern, Discovery, Source, error::Flaw};
 use crate::device::{
-    AbsolutePath, Access, AttributeName, AttributeValue, DriverName, Properties, Quantity, Sharing,
+    AbsolutePath, Access, AttributeName, AttributeValue, DriverName, Exposure, Properties, Quantity, Sharing,
     SourceName, Taint, Text, quoted,
 };
 
@@ -47,6 +47,22 @@ struct Entry {
     container: Access,
     #[serde(default)]
     taints: Vec<Spanned<Taint>>,
+    #[serde(default)]
+    metadata: Metadata,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Metadata {
+    expose: Option<Vec<AttributeName>>,
+    redact: Vec<AttributeName>,
+}
+
+impl Metadata {
+    fn exposure(&self, driver: &DriverName) -> Exposure {
+        let names = |names: &[AttributeName]| names.iter().map(|name| name.clone().within(driver)).collect();
+        Exposure { only: self.expose.as_deref().map(names), without: names(&self.redact) }
+    }
 }
 
 #[derive(Deserialize)]
@@ -113,7 +129,8 @@ fn source(
     driver: &DriverName,
     simulated_before: u32,
 ) -> Result<Source, Flaw> {
-    let Entry { name, simulated, dev, attributes, capacity, shared, container, taints } = &entry.value;
+    let Entry { name, simulated, dev, attributes, capacity, shared, container, taints, metadata } =
+        &entry.value;
     let discovery = match (simulated, dev) {
         (Some(simulated), None) => simulated_discovery(field, simulated, simulated_before)?,
         (None, Some(dev)) => dev_discovery(field, dev)?,
@@ -175,6 +192,7 @@ fn source(
         sharing,
         access: Arc::new(container.clone()),
         taints: taints.iter().map(|taint| taint.value.clone()).collect(),
+        exposure: Arc::new(metadata.exposure(driver)),
     })
 }
 

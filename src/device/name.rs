@@ -93,6 +93,13 @@ name!(
     "must be at most 63 letters, digits and dashes, starting and ending with a letter or digit"
 );
 name!(
+    /// What a pod calls a claim: what paths in its containers are made of.
+    PodClaimName,
+    "name of a pod's claim",
+    is_label,
+    "must be a DNS label: at most 63 of a-z, 0-9 and '-', starting and ending with a letter or digit"
+);
+name!(
     /// The UID of a pod: what socket names are made of, so nothing but letters, digits and dashes.
     PodUid,
     "pod UID",

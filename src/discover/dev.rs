@@ -198,6 +198,7 @@ fn add(config: &Config, source: &Source, node: Node, roots: &Roots, found: &mut 
         node: Some(node),
         access: Arc::clone(&source.access),
         condition: source.condition(),
+        exposure: Arc::clone(&source.exposure),
     });
 }
 

@@ -20,6 +20,7 @@ pub(super) fn scan(source: &Source, count: u32, found: &mut Collected) {
             node: None,
             access: Arc::clone(&source.access),
             condition: source.condition(),
+            exposure: Arc::clone(&source.exposure),
         });
     }
 }

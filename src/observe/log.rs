@@ -16,7 +16,11 @@ pub struct LogError {
 pub fn log_to_stderr(filter: &str) -> Result<(), LogError> {
     let env_filter =
         EnvFilter::try_new(filter).map_err(|source| LogError { filter: filter.to_owned(), source })?;
-    let log = tracing_subscriber::fmt().with_env_filter(env_filter).with_writer(io::stderr);
+    // A log that cannot be written must not end what it is about.
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(env_filter)
+        .log_internal_errors(false)
+        .with_writer(io::stderr);
     if io::stderr().is_terminal() {
         log.with_target(false).init();
     } else {

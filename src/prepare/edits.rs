@@ -1,20 +1,23 @@
 //! From allocated devices to the CDI spec of their claim: a pure function.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use crate::{
     cdi::{self, ContainerEdits, DeviceNode, Hook, Spec},
     claims::Allocation,
-    device::{Access, ClaimUid, Device, DriverName, Node, NodeClass, RequestName},
+    device::{Access, Device, DriverName, Node, NodeClass, RequestName},
+    exhibit::{Exhibit, Prepared},
 };
 
 /// The spec of a claim: one CDI device an allocation, in order.
 pub(super) fn spec(
     driver: &DriverName,
-    claim: &ClaimUid,
-    allocations: &[Allocation],
+    prepared: &Prepared,
     devices: &[&Device],
+    exhibit: Option<&Exhibit>,
 ) -> Spec {
+    let Prepared { claim, allocations, .. } = prepared;
+    let claim = &claim.uid;
     let mut in_request: BTreeMap<&RequestName, usize> = BTreeMap::new();
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
     let edited = allocations.iter().zip(devices).map(|(allocation, device)| {
@@ -25,7 +28,11 @@ pub(super) fn spec(
             0 => format!("{claim}-{}", device.name),
             again => format!("{claim}-{}.{again}", device.name),
         };
-        let container_edits = edits(allocation, device, *number);
+        let mut container_edits = edits(allocation, device, *number);
+        // Whoever gets a request gets its first device.
+        if let Some(exhibit) = exhibit.filter(|_| *number == 0) {
+            container_edits.mounts.push(metadata(exhibit.mount(prepared, &allocation.request)));
+        }
         *number += 1;
         *again += 1;
         cdi::Device { name, container_edits }
@@ -78,6 +85,16 @@ fn nodes(node: &Node, access: &Access, allocation: &Allocation) -> Vec<DeviceNod
     };
     let link = node.link.iter().map(|link| link.display().to_string()).filter(|link| *link != host_path);
     [host_path.clone()].into_iter().chain(link).map(at).collect()
+}
+
+/// What a container reads about a request. As a slave it gets what is put over the anchor later.
+fn metadata((anchor, inside): (PathBuf, PathBuf)) -> cdi::Mount {
+    let options = ["bind", "ro", "nosuid", "nodev", "noexec", "rslave"];
+    cdi::Mount {
+        host_path: anchor.display().to_string(),
+        container_path: inside.display().to_string(),
+        options: options.map(String::from).to_vec(),
+    }
 }
 
 fn mount(mount: &crate::device::Mount) -> cdi::Mount {

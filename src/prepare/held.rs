@@ -10,6 +10,7 @@ use super::journal::Record;
 use crate::{
     claims::ClaimRef,
     device::{ClaimUid, DeviceName, Sharing},
+    exhibit::Owners,
 };
 
 /// Why a claim cannot have a device.
@@ -75,8 +76,8 @@ impl Held {
         Ok(())
     }
 
-    /// Whether there was one.
-    pub(super) fn remove(&self, claim: &ClaimUid) -> bool {
+    /// What there was.
+    pub(super) fn remove(&self, claim: &ClaimUid) -> Option<Arc<Record>> {
         self.table().remove(claim)
     }
 
@@ -84,13 +85,11 @@ impl Held {
         self.table().records.values().map(|record| record.claim.clone()).collect()
     }
 
-    pub(super) fn devices(&self) -> Vec<(DeviceName, ClaimRef)> {
+    pub(super) fn owners(&self) -> Owners {
         let table = self.table();
-        let devices = table
-            .records
-            .values()
-            .flat_map(|record| record.owned().map(|(device, _)| (device, &record.claim)));
-        devices.map(|(device, claim)| (device.clone(), claim.clone())).collect()
+        let claim = |uid: &ClaimUid| table.records.get(uid).map(|record| record.claim.clone());
+        let owners = table.owners.iter();
+        owners.map(|(device, claims)| (device.clone(), claims.iter().filter_map(claim).collect())).collect()
     }
 
     /// The table is whole at every moment, so a panic elsewhere does not spoil it.
@@ -121,10 +120,8 @@ impl Table {
         }
     }
 
-    fn remove(&mut self, claim: &ClaimUid) -> bool {
-        let Some(record) = self.records.remove(claim) else {
-            return false;
-        };
+    fn remove(&mut self, claim: &ClaimUid) -> Option<Arc<Record>> {
+        let record = self.records.remove(claim)?;
         for (device, _) in record.owned() {
             if let Some(owners) = self.owners.get_mut(device) {
                 owners.retain(|owner| owner != claim);
@@ -133,6 +130,6 @@ impl Table {
                 }
             }
         }
-        true
+        Some(record)
     }
 }

@@ -24,7 +24,8 @@ use tracing::{error, info};
 use crate::{
     cdi::Spec,
     claims::{Allocation, ClaimRef},
-    device::{ClaimUid, DeviceName, Sharing},
+    device::{ClaimUid, DeviceName, PodClaimName, Sharing},
+    exhibit::Prepared,
 };
 
 /// The form of the files. A process of another form refuses to guess.
@@ -78,6 +79,8 @@ impl BootId {
 pub(super) struct Record {
     pub(super) claim: ClaimRef,
     pub(super) allocations: Vec<Allocation>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) pod_claim_name: Option<PodClaimName>,
     /// Of each allocation's device.
     sharing: Vec<Sharing>,
     pub(super) spec: Spec,
@@ -87,10 +90,11 @@ impl Record {
     pub(super) fn new(
         claim: ClaimRef,
         allocations: Vec<Allocation>,
+        pod_claim_name: Option<PodClaimName>,
         sharing: Vec<Sharing>,
         spec: Spec,
     ) -> Self {
-        Self { claim, allocations, sharing, spec }
+        Self { claim, allocations, pod_claim_name, sharing, spec }
     }
 
     /// Whether it is what this allocation asks for.
@@ -104,6 +108,15 @@ impl Record {
         devices
             .filter(|(allocation, _)| !allocation.admin_access)
             .map(|(allocation, &sharing)| (&allocation.device, sharing))
+    }
+
+    /// What is shown to containers.
+    pub(super) fn shown(&self) -> Prepared {
+        Prepared {
+            claim: self.claim.clone(),
+            pod_claim_name: self.pod_claim_name.clone(),
+            allocations: self.allocations.clone(),
+        }
     }
 
     pub(super) fn device_names(&self) -> String {

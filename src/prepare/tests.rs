@@ -83,6 +83,7 @@ impl Node {
             cdi_folder: self.path("cdi"),
             journal_folder: self.path("claims"),
             boot: BootId::read(&self.path("boot")).unwrap(),
+            exhibit: None,
         };
         let (_, inventory) = watch::channel(Arc::new(found));
         Preparer::recover(settings, self.cluster.clone(), inventory).unwrap()
@@ -132,10 +133,10 @@ async fn a_claim_is_prepared_and_unprepared() {
         spec.contains("CLAIMFS_DEVICE_R0_0=gpu-1") && spec.contains("CLAIMFS_DEVICE_R1_0=gpu-3"),
         "{spec}"
     );
-    assert_eq!(preparer.held().len(), 2);
+    assert_eq!(preparer.owners().len(), 2);
     preparer.unprepare(claim.uid.clone()).await.unwrap();
     preparer.unprepare(claim.uid).await.unwrap();
-    assert_eq!((node.files("cdi"), node.files("claims"), preparer.held()), (vec![], vec![], vec![]));
+    assert_eq!((node.files("cdi"), node.files("claims"), preparer.owners()), (vec![], vec![], Owners::new()));
 }
 
 #[tokio::test]
@@ -189,7 +190,7 @@ async fn what_cannot_be_prepared_changes_nothing() {
     // A folder in the way of the spec fails the last step but one.
     fs::create_dir(node.path("cdi/.claimfs.dev-u3.tmp")).unwrap();
     assert!(matches!(preparer.prepare(node.claim("u3", &["gpu-0"])).await, Err(Error::Cdi(_))));
-    assert_eq!((node.files("claims"), preparer.held()), (vec![], vec![]));
+    assert_eq!((node.files("claims"), preparer.owners()), (vec![], Owners::new()));
     fs::remove_dir(node.path("cdi/.claimfs.dev-u3.tmp")).unwrap();
     preparer.prepare(node.claim("u3", &["gpu-0"])).await.unwrap();
 }
@@ -265,7 +266,7 @@ async fn a_record_that_is_not_whole_is_kept_aside() {
         for _ in 0..2 {
             let preparer = node.start();
             // The rest goes on, and a container of the claim can still be started again.
-            assert_eq!(preparer.held().len(), 1);
+            assert_eq!(preparer.owners().len(), 1);
             assert_eq!(node.files("claims"), ["u1.corrupt", "u2.json"]);
             assert_eq!(node.files("cdi").len(), 2);
         }

@@ -73,6 +73,11 @@ impl<'a> Driver<'a> {
     /// The same with a run folder of this name, beside others.
     pub fn start_in(cluster: &'a Cluster, folder: &str, config: &str) -> Self {
         let run_dir = cluster.dir().join(folder);
+        // The first has the usual place, the others have their own.
+        let mount_point = match folder {
+            "driver" => PathBuf::from("/var/run/kubernetes.io/dra-device-attributes"),
+            _ => run_dir.join("metadata"),
+        };
         fs::create_dir_all(&run_dir).unwrap();
         let file = run_dir.join("config.yaml");
         fs::write(&file, config).unwrap();
@@ -86,6 +91,8 @@ impl<'a> Driver<'a> {
             .arg(cluster.kubelet_dir())
             .arg("--run-dir")
             .arg(&run_dir)
+            .arg("--mount-point")
+            .arg(mount_point)
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -193,6 +200,7 @@ impl Machine {
             ("--run-dir", "run"),
             ("--boot-id", "boot_id"),
             ("--dev", "dev"),
+            ("--mount-point", "metadata"),
         ] {
             command.arg(flag).arg(self.path(path));
         }
@@ -211,12 +219,44 @@ impl Machine {
         Path::new(&format!("/proc/{}/root", daemon.id())).join(inside.strip_prefix("/").unwrap())
     }
 
+    /// The holders of this machine, in whatever namespace they are.
+    pub fn holders(&self) -> Vec<Pid> {
+        let run_dir = self.path("run");
+        let is_one = |pid: &Pid| {
+            let arguments = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let arguments: Vec<&str> = arguments.split('\0').collect();
+            arguments.get(1) == Some(&"hold") && arguments.contains(&run_dir.to_str().unwrap())
+        };
+        let processes = names(Path::new("/proc"));
+        processes.iter().filter_map(|name| name.parse().ok().map(Pid::from_raw)).filter(is_one).collect()
+    }
+
+    /// Ends them as nobody wants.
+    pub fn kill_holders(&self) {
+        for holder in self.holders() {
+            let _ = kill(holder, Signal::SIGKILL);
+        }
+    }
+
     pub fn specs(&self) -> Vec<String> {
         names(&self.path("cdi"))
     }
 
     pub fn journal(&self) -> Vec<String> {
         names(&self.path("run/claims"))
+    }
+}
+
+/// The holder is to outlive daemons, but not the machine.
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.kill_holders();
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let paths = table.lines().filter_map(|line| line.split(' ').nth(4));
+        let ours: Vec<&str> = paths.filter(|path| Path::new(path).starts_with(self.folder.path())).collect();
+        for path in ours.iter().rev() {
+            let _ = nix::mount::umount2(*path, nix::mount::MntFlags::MNT_DETACH);
+        }
     }
 }
 

@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod driver;
 pub mod kubelet;
 pub mod plugin;
+pub mod podman;
 pub mod setup;
 
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};

@@ -29,8 +29,9 @@ enum Plane {
 /// A machine, a daemon on it, and the kubelet that has registered it.
 pub struct Setup {
     plane: Plane,
-    pub machine: Machine,
+    /// Before the machine, which ends what outlives a daemon.
     pub daemon: Option<Daemon>,
+    pub machine: Machine,
     pub kubelet: Kubelet,
     pub plugin: Plugin,
 }

@@ -1,0 +1,96 @@
+//! The small process that mounts the file system and keeps it alive while whoever serves it comes and goes.
+//!
+//! It needs privilege and no wits: it parses nothing but a handful of [`Request`]s from root, never looks into
+//! the file system that it holds (it would wait for a server that may be dead), and starts nothing. [`Holder`]
+//! is the process, [`Client`] the way to it, [`mounts`](self) what both know about mounts.
+
+mod client;
+mod holder;
+mod message;
+mod mounts;
+mod opener;
+
+use std::{io, path::PathBuf, time::Duration};
+
+pub use self::{
+    client::Client,
+    holder::Holder,
+    message::{Answer, Request},
+    opener::{Opener, open_for_standard_input},
+};
+
+/// Why the holder cannot do something.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The socket cannot be used.
+    #[error("the holder's socket {}: {source}", .path.display())]
+    Socket {
+        /// The socket.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Something cannot be mounted.
+    #[error("cannot mount {}: {source}", .path.display())]
+    Mount {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file of the file system cannot be opened.
+    #[error("cannot open {}: {source}", .path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A message cannot be read.
+    #[error("the holder cannot read a message: {0}")]
+    Message(String),
+    /// The holder refused.
+    #[error("the holder refuses: {0}")]
+    Refused(String),
+    /// Another one runs.
+    #[error("another holder has the lock {}", .path.display())]
+    Locked {
+        /// The lock.
+        path: PathBuf,
+    },
+}
+
+/// Where everything of a holder is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    /// Where it listens.
+    pub socket: PathBuf,
+    /// Where the file system is mounted.
+    pub mount_point: PathBuf,
+    /// What containers mount: one file a request, each a mount of a file of the file system.
+    pub anchors: PathBuf,
+    /// Where versions are kept; what a server that does not come back has left.
+    pub versions: PathBuf,
+    /// How long readers wait for a server that is gone.
+    pub grace: Duration,
+}
+
+impl Places {
+    /// In a run folder.
+    #[must_use]
+    pub fn new(run_dir: &std::path::Path, mount_point: PathBuf, grace: Duration) -> Self {
+        Self {
+            socket: run_dir.join("hold.sock"),
+            mount_point,
+            anchors: run_dir.join("anchors"),
+            versions: run_dir.join("versions"),
+            grace,
+        }
+    }
+
+    /// What containers mount for a request.
+    #[must_use]
+    pub fn anchor(&self, claim: &crate::device::ClaimUid, request: &crate::device::RequestName) -> PathBuf {
+        self.anchors.join(claim.as_str()).join(request.as_str())
+    }
+}

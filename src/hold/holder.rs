@@ -1,0 +1,335 @@
+//! The process itself: one thread, one list of sockets, one deadline.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Write},
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+        unix::fs::{DirBuilderExt, PermissionsExt},
+    },
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    fcntl::{Flock, FlockArg},
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::socket::{
+        AddressFamily, Backlog, SockFlag, SockType, UnixAddr, accept, bind, getsockopt, listen, socket,
+        sockopt::PeerCredentials,
+    },
+};
+use tracing::{info, warn};
+
+use super::{
+    Answer, Error, Places, Request,
+    message::{receive, send},
+    mounts,
+};
+use crate::device::{ClaimUid, RequestName};
+
+/// A server, the one that replaces it, and somebody who asks.
+const MAX_CALLERS: usize = 8;
+
+/// Keeps the connection to the kernel.
+pub struct Holder {
+    places: Places,
+    listener: OwnedFd,
+    callers: Vec<OwnedFd>,
+    /// Which of the callers serves.
+    server: Option<usize>,
+    kept: Option<Kept>,
+    anchors: BTreeMap<ClaimUid, BTreeMap<RequestName, u64>>,
+    /// When readers have waited long enough for a server that is gone.
+    deadline: Option<Instant>,
+    _lock: Flock<fs::File>,
+}
+
+/// The kernel's end, and what it said first.
+struct Kept {
+    device: OwnedFd,
+    greeting: Option<Vec<u8>>,
+}
+
+impl Holder {
+    /// Takes the lock and the socket, in the place of a holder that is dead.
+    pub fn bind(places: Places) -> Result<Self, Error> {
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            move |source| Error::Socket { path, source }
+        };
+        let folder = places.socket.parent().unwrap_or(Path::new("/"));
+        fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(at(folder))?;
+        let lock_path = places.socket.with_extension("lock");
+        let open = fs::OpenOptions::new().write(true).create(true).truncate(false).open(&lock_path);
+        let file = open.map_err(at(&lock_path))?;
+        let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock)
+            .map_err(|_| Error::Locked { path: lock_path.clone() })?;
+        // For people: who it is.
+        let written = lock.set_len(0).and_then(|()| writeln!(&*lock, "{}", std::process::id()));
+        written.map_err(at(&lock_path))?;
+        let listener = listen_on(&places.socket).map_err(at(&places.socket))?;
+        fs::create_dir_all(&places.anchors).map_err(at(&places.anchors))?;
+        Ok(Self {
+            places,
+            listener,
+            callers: Vec::new(),
+            server: None,
+            kept: None,
+            anchors: BTreeMap::new(),
+            deadline: None,
+            _lock: lock,
+        })
+    }
+
+    /// Answers for ever.
+    pub fn run(mut self) -> Result<(), Error> {
+        info!(socket = %self.places.socket.display(), "holding");
+        loop {
+            let ready =
+                self.wait().map_err(|source| Error::Socket { path: self.places.socket.clone(), source })?;
+            if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                self.give_up();
+            }
+            // From the last: those behind one that goes move up.
+            for caller in ready.iter().rev().filter(|ready| **ready > 0) {
+                self.serve(*caller - 1);
+            }
+            if ready.contains(&0) {
+                self.accept();
+            }
+        }
+    }
+
+    /// What can be read: 0 is the listener, the callers are one higher than their numbers.
+    fn wait(&self) -> io::Result<Vec<usize>> {
+        let sockets = [&self.listener].into_iter().chain(&self.callers);
+        let mut polled: Vec<PollFd<'_>> =
+            sockets.map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN)).collect();
+        let timeout = match self.deadline {
+            None => PollTimeout::NONE,
+            Some(deadline) => {
+                let left = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+                PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+            }
+        };
+        match poll(&mut polled, timeout) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let is_ready = |polled: &PollFd<'_>| polled.revents().is_some_and(|events| !events.is_empty());
+        Ok((0..polled.len()).filter(|index| is_ready(&polled[*index])).collect())
+    }
+
+    fn accept(&mut self) {
+        let Ok(caller) = accept_from(self.listener.as_fd()) else { return };
+        let peer = getsockopt(&caller, PeerCredentials).map(|peer| peer.uid());
+        let allowed = matches!(peer, Ok(uid) if uid == 0 || uid == nix::unistd::geteuid().as_raw());
+        if !allowed || self.callers.len() >= MAX_CALLERS {
+            warn!(?peer, "refused a caller");
+            return;
+        }
+        self.callers.push(caller);
+    }
+
+    fn serve(&mut self, caller: usize) {
+        let received = receive::<Request>(self.callers[caller].as_fd());
+        let (answer, descriptor) = match received {
+            Ok(Some((request, descriptor))) => match self.answer(caller, request, descriptor) {
+                Ok(answer) => answer,
+                Err(error) => (Answer::Refused(error.to_string()), None),
+            },
+            Ok(None) => return self.hang_up(caller),
+            Err(error) => (Answer::Refused(error.to_string()), None),
+        };
+        let descriptor = descriptor.as_ref().map(AsFd::as_fd);
+        if let Err(error) = send(self.callers[caller].as_fd(), &answer, descriptor) {
+            warn!(%error, "cannot answer");
+            self.hang_up(caller);
+        }
+    }
+
+    fn hang_up(&mut self, caller: usize) {
+        self.callers.remove(caller);
+        match self.server {
+            Some(server) if server == caller => {
+                self.server = None;
+                self.deadline = self.kept.as_ref().map(|_| Instant::now() + self.places.grace);
+                info!(seconds = self.places.grace.as_secs(), "the server is gone; readers wait for another");
+            }
+            Some(server) if server > caller => self.server = Some(server - 1),
+            _ => {}
+        }
+    }
+
+    fn served_by(&mut self, caller: usize) {
+        self.server = Some(caller);
+        self.deadline = None;
+    }
+
+    fn answer(
+        &mut self,
+        caller: usize,
+        request: Request,
+        descriptor: Option<OwnedFd>,
+    ) -> Result<(Answer, Option<OwnedFd>), Error> {
+        match request {
+            Request::Take => {
+                let Some(Kept { device, greeting: Some(greeting) }) = &self.kept else {
+                    return Ok((Answer::Nothing, None));
+                };
+                let answer = Answer::Taken { greeting: greeting.clone() };
+                let device = self.copy(device)?;
+                self.served_by(caller);
+                Ok((answer, Some(device)))
+            }
+            Request::Mount => {
+                let device = self.mount()?;
+                let copy = self.copy(&device)?;
+                self.kept = Some(Kept { device, greeting: None });
+                self.served_by(caller);
+                Ok((Answer::Done, Some(copy)))
+            }
+            Request::Keep { greeting } => {
+                let device = match (descriptor, self.kept.take()) {
+                    (Some(device), _) => device,
+                    (None, Some(kept)) => kept.device,
+                    (None, None) => return Err(Error::Refused(String::from("there is nothing to keep"))),
+                };
+                self.kept = Some(Kept { device, greeting: Some(greeting) });
+                self.served_by(caller);
+                Ok((Answer::Done, None))
+            }
+            Request::Anchor { claim, request, inode } => {
+                let file = descriptor.ok_or_else(|| Error::Refused(String::from("no file came along")))?;
+                self.anchor(&claim, &request, file.as_fd())?;
+                self.anchors.entry(claim).or_default().insert(request, inode);
+                Ok((Answer::Done, None))
+            }
+            Request::Drop { claim } => {
+                self.drop_anchors(&claim)?;
+                Ok((Answer::Done, None))
+            }
+            Request::List => Ok((Answer::Claims(self.claims()?), None)),
+        }
+    }
+
+    fn copy(&self, device: &OwnedFd) -> Result<OwnedFd, Error> {
+        device.try_clone().map_err(|source| Error::Mount { path: self.places.mount_point.clone(), source })
+    }
+
+    fn mount(&self) -> Result<OwnedFd, Error> {
+        let point = &self.places.mount_point;
+        let error = |source| Error::Mount { path: point.clone(), source };
+        mounts::unmount_all(point).map_err(error)?;
+        fs::create_dir_all(point).map_err(error)?;
+        let device = mounts::mount_fuse(point).map_err(error)?;
+        info!(path = %point.display(), "mounted");
+        Ok(device)
+    }
+
+    /// Puts a file where containers mount it, unless it is there already. It must be one of the file system
+    /// that is mounted now; that is seen without asking the file system.
+    fn anchor(&self, claim: &ClaimUid, request: &RequestName, file: BorrowedFd<'_>) -> Result<(), Error> {
+        let path = self.places.anchor(claim, request);
+        let error = |source| Error::Mount { path: path.clone(), source };
+        let table = mounts::table().map_err(error)?;
+        let ours = table.iter().rev().find(|mounted| mounted.path == self.places.mount_point);
+        let Some(ours) = ours.filter(|mounted| mounted.kind == mounts::TYPE) else {
+            return Err(Error::Refused(String::from("nothing is mounted")));
+        };
+        if mounts::mount_of(file).map_err(error)? != ours.id {
+            return Err(Error::Refused(String::from("the file is not one of the file system")));
+        }
+        let top = table.iter().rev().find(|mounted| mounted.path == path);
+        if top.is_some_and(|top| top.device == ours.device) {
+            return Ok(());
+        }
+        if top.is_none() {
+            let folder = path.parent().unwrap_or(&self.places.anchors);
+            fs::create_dir_all(folder).map_err(error)?;
+            fs::OpenOptions::new().create(true).append(true).open(&path).map_err(error)?;
+        }
+        mounts::cover(&path, file).map_err(error)
+    }
+
+    fn drop_anchors(&mut self, claim: &ClaimUid) -> Result<(), Error> {
+        let folder = self.places.anchors.join(claim.as_str());
+        let error = |source| Error::Mount { path: folder.clone(), source };
+        let table = mounts::table().map_err(error)?;
+        for mounted in table.iter().rev().filter(|mounted| mounted.path.parent() == Some(&folder)) {
+            mounts::unmount_all(&mounted.path).map_err(error)?;
+        }
+        match fs::remove_dir_all(&folder) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(error(source)),
+            _ => {}
+        }
+        self.anchors.remove(claim);
+        Ok(())
+    }
+
+    /// By their folders: a holder that has come after another knows no more.
+    fn claims(&self) -> Result<Vec<ClaimUid>, Error> {
+        let error = |source| Error::Mount { path: self.places.anchors.clone(), source };
+        let mut claims = Vec::new();
+        for entry in fs::read_dir(&self.places.anchors).map_err(error)? {
+            let name = entry.map_err(error)?.file_name();
+            claims.extend(name.to_str().and_then(|name| name.parse().ok()));
+        }
+        Ok(claims)
+    }
+
+    /// No server has come back: readers get the last versions as plain files, and whoever hangs is let go.
+    fn give_up(&mut self) {
+        self.deadline = None;
+        for (claim, requests) in &self.anchors {
+            for (request, inode) in requests {
+                let path = self.places.anchor(claim, request);
+                let newest = newest(&self.places.versions.join(format!("{inode:016x}")));
+                let covered = newest.and_then(|newest| mounts::cover_by_file(&path, &newest));
+                if let Err(error) = covered {
+                    warn!(%error, %claim, %request, "cannot leave the last version behind");
+                }
+            }
+        }
+        self.kept = None;
+        let ended = mounts::abort(&self.places.mount_point);
+        if let Err(error) = ended.and_then(|()| mounts::unmount_all(&self.places.mount_point)) {
+            warn!(%error, "cannot take the mount away");
+        }
+        info!("no server has come back: the last versions stay as they are");
+    }
+}
+
+/// The newest version in a folder: the last by name.
+fn newest(folder: &Path) -> io::Result<std::path::PathBuf> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        names.push(entry?.path());
+    }
+    names.sort();
+    names.pop().ok_or_else(|| io::Error::other("no version is kept"))
+}
+
+/// A socket that only root can use, at its path only when it listens.
+fn listen_on(path: &Path) -> io::Result<OwnedFd> {
+    let hidden = path.with_extension("new");
+    match fs::remove_file(&hidden) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None)?;
+    bind(listener.as_raw_fd(), &UnixAddr::new(&hidden)?)?;
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(0o600))?;
+    listen(&listener, Backlog::new(8)?)?;
+    fs::rename(&hidden, path)?;
+    Ok(listener)
+}
+
+#[allow(unsafe_code)]
+fn accept_from(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let accepted = accept(listener.as_raw_fd())?;
+    // SAFETY: the kernel has just made it for us, and nobody else knows its number.
+    Ok(unsafe { OwnedFd::from_raw_fd(accepted) })
+}

@@ -1,0 +1,157 @@
+//! Mounts: made, found and removed without ever looking into the file system that is mounted.
+
+use std::{
+    fs, io,
+    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
+};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+
+/// What mount tables call it.
+pub(super) const TYPE: &str = "fuse.claimfs";
+
+/// A line of the mount table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mounted {
+    /// Its number in this namespace.
+    pub(super) id: u64,
+    /// The number of its file system.
+    pub(super) device: String,
+    /// Where it is.
+    pub(super) path: PathBuf,
+    /// What it is.
+    pub(super) kind: String,
+}
+
+/// Mounts the file system afresh; answers with the kernel's end of it.
+pub(super) fn mount_fuse(point: &Path) -> io::Result<OwnedFd> {
+    let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
+    let options = format!(
+        "fd={},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions",
+        device.as_raw_fd()
+    );
+    let flags = MsFlags::MS_RDONLY
+        | MsFlags::MS_NOSUID
+        | MsFlags::MS_NODEV
+        | MsFlags::MS_NOEXEC
+        | MsFlags::MS_NOATIME;
+    mount(Some("claimfs"), point, Some(TYPE), flags, Some(options.as_str()))?;
+    Ok(device.into())
+}
+
+/// Ends the connection of what is mounted on a path, whoever still has it: all who wait are let go.
+pub(super) fn abort(path: &Path) -> io::Result<()> {
+    match umount2(path, MntFlags::MNT_FORCE | MntFlags::UMOUNT_NOFOLLOW) {
+        // In use: it goes when it is not, but nobody waits any more.
+        Ok(()) | Err(nix::errno::Errno::EBUSY | nix::errno::Errno::EINVAL) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Takes everything away that is mounted on a path, the last first. What is in use goes when it is not.
+pub(super) fn unmount_all(path: &Path) -> io::Result<()> {
+    let count = table()?.iter().filter(|mounted| mounted.path == path).count();
+    for _ in 0..count {
+        match umount2(path, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
+            Ok(()) | Err(nix::errno::Errno::EINVAL | nix::errno::Errno::ENOENT) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Puts a file over a path, in a group of its own: whoever has mounted the path as a slave gets what is put
+/// over it later.
+pub(super) fn cover(path: &Path, by: BorrowedFd<'_>) -> io::Result<()> {
+    let by = format!("/proc/self/fd/{}", by.as_raw_fd());
+    bind(Path::new(&by), path)?;
+    for propagation in [MsFlags::MS_PRIVATE, MsFlags::MS_SHARED] {
+        mount(None::<&str>, path, None::<&str>, propagation, None::<&str>)?;
+    }
+    Ok(())
+}
+
+/// The same with a file on a disk, which is made as the others are: to be read and nothing else.
+pub(super) fn cover_by_file(path: &Path, by: &Path) -> io::Result<()> {
+    bind(by, path)?;
+    let flags = MsFlags::MS_BIND
+        | MsFlags::MS_REMOUNT
+        | MsFlags::MS_RDONLY
+        | MsFlags::MS_NOSUID
+        | MsFlags::MS_NODEV
+        | MsFlags::MS_NOEXEC;
+    mount(None::<&str>, path, None::<&str>, flags, None::<&str>)?;
+    for propagation in [MsFlags::MS_PRIVATE, MsFlags::MS_SHARED] {
+        mount(None::<&str>, path, None::<&str>, propagation, None::<&str>)?;
+    }
+    Ok(())
+}
+
+fn bind(from: &Path, to: &Path) -> io::Result<()> {
+    Ok(mount(Some(from), to, None::<&str>, MsFlags::MS_BIND, None::<&str>)?)
+}
+
+/// The mount that a descriptor is on.
+pub(super) fn mount_of(descriptor: BorrowedFd<'_>) -> io::Result<u64> {
+    let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd()))?;
+    let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
+    id.ok_or_else(|| io::Error::other("the kernel does not tell the mount of a descriptor"))
+}
+
+/// What is mounted, in the order in which it was.
+pub(super) fn table() -> io::Result<Vec<Mounted>> {
+    Ok(parse(&fs::read_to_string("/proc/self/mountinfo")?))
+}
+
+fn parse(text: &str) -> Vec<Mounted> {
+    let line = |line: &str| {
+        let (left, right) = line.split_once(" - ")?;
+        let mut fields = left.split(' ');
+        let id = fields.next()?.parse().ok()?;
+        let device = fields.nth(1)?.to_owned();
+        let path = PathBuf::from(unescape(fields.nth(1)?));
+        Some(Mounted { id, device, path, kind: right.split(' ').next()?.to_owned() })
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// White space is written in octal.
+fn unescape(text: &str) -> String {
+    let mut parts = text.split('\\');
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                plain.push(char::from(byte));
+                plain.push_str(&part[3..]);
+            }
+            None => {
+                plain.push('\\');
+                plain.push_str(part);
+            }
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_table_is_read_as_it_is_written() {
+        let table = parse(
+            "36 35 98:0 /mnt1 /mnt/with\\040space rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n\
+             40 35 0:55 / /run/x ro shared:5 - fuse.claimfs claimfs ro,allow_other\nbroken\n",
+        );
+        let expected = [(36, "98:0", "/mnt/with space", "ext3"), (40, "0:55", "/run/x", TYPE)];
+        let expected = expected.map(|(id, device, path, kind)| Mounted {
+            id,
+            device: device.to_owned(),
+            path: path.into(),
+            kind: kind.to_owned(),
+        });
+        assert_eq!(table, expected);
+    }
+}

@@ -1,0 +1,111 @@
+//! Keeps what is shown up to date, and alive.
+
+use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
+
+use tokio::{
+    net::UnixStream,
+    sync::{oneshot, watch},
+    time,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, warn};
+
+use crate::{
+    claims::Claims,
+    device::DeviceName,
+    discover::Found,
+    exhibit::{Error, Exhibit},
+    hold::Client,
+    prepare::Preparer,
+};
+
+/// Between two attempts to get a holder or a mount.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// What is shown, and what it is about.
+pub(super) struct Show<C> {
+    exhibit: Arc<Exhibit>,
+    inventory: watch::Receiver<Arc<Found>>,
+    preparer: Arc<Preparer<C>>,
+    ended: oneshot::Receiver<io::Result<()>>,
+}
+
+impl<C: Claims> Show<C> {
+    /// Fills in what there is, and serves it.
+    pub(super) fn start(
+        exhibit: Arc<Exhibit>,
+        inventory: watch::Receiver<Arc<Found>>,
+        preparer: Arc<Preparer<C>>,
+    ) -> Result<Self, Error> {
+        exhibit.refresh(&Arc::clone(&inventory.borrow()), &preparer.owners())?;
+        let ended = exhibit.serve()?;
+        Ok(Self { exhibit, inventory, preparer, ended })
+    }
+}
+
+/// Follows the inventory, the mount and the holder until the shutdown is asked for. At the end all stays as it
+/// is: readers wait for whoever comes next.
+pub(super) async fn run<C: Claims>(show: Option<Show<C>>, shutdown: CancellationToken) {
+    let Some(Show { exhibit, mut inventory, preparer, mut ended }) = show else { return };
+    let mut holder = Box::pin(wait_for_the_end(&exhibit));
+    loop {
+        let event = tokio::select! {
+            () = shutdown.cancelled() => return,
+            Ok(()) = inventory.changed() => Event::Inventory,
+            devices = preparer.changed() => Event::Owners(devices),
+            reason = &mut ended => Event::Unmounted(reason),
+            () = &mut holder => Event::Orphaned,
+        };
+        let outcome = match event {
+            Event::Inventory => {
+                exhibit.refresh(&Arc::clone(&inventory.borrow_and_update()), &preparer.owners())
+            }
+            Event::Owners(devices) => {
+                exhibit.refresh_devices(&Arc::clone(&inventory.borrow()), &devices, &preparer.owners())
+            }
+            Event::Unmounted(reason) => {
+                error!(?reason, "the file system was taken away; mounting it again");
+                again(|| exhibit.serve(), &shutdown).await.map(|next| {
+                    ended = next;
+                })
+            }
+            Event::Orphaned => {
+                warn!("the holder is gone; starting another");
+                let restored = again(|| exhibit.restore(), &shutdown).await;
+                holder = Box::pin(wait_for_the_end(&exhibit));
+                restored
+            }
+        };
+        if let Err(error) = outcome {
+            error!(%error, "what containers read about their devices may be old");
+        }
+    }
+}
+
+enum Event {
+    Inventory,
+    Owners(BTreeSet<DeviceName>),
+    Unmounted(Result<io::Result<()>, oneshot::error::RecvError>),
+    Orphaned,
+}
+
+/// Until it succeeds, or nobody wants it any more.
+async fn again<T>(work: impl Fn() -> Result<T, Error>, shutdown: &CancellationToken) -> Result<T, Error> {
+    loop {
+        match work() {
+            Err(error) if !shutdown.is_cancelled() => {
+                warn!(%error, "not yet");
+                time::sleep(AGAIN).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Ends when the holder does, or when there is none.
+async fn wait_for_the_end(exhibit: &Exhibit) {
+    let Ok(socket) = Client::connect(exhibit.holder_socket()).and_then(Client::into_socket) else { return };
+    let Ok(socket) = UnixStream::from_std(socket) else { return };
+    // It says nothing that was not asked for, so what can be read is its end.
+    let _ = socket.readable().await;
+}

@@ -1,0 +1,332 @@
+//! The live file system on a real mount: whole versions under a storm of updates, and the same answers as a
+//! model of it.
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::Read,
+    os::unix::fs::{FileExt, MetadataExt},
+    path::{Path, PathBuf},
+    process::{Child, Command},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use claimfs::{
+    fs::{Connection, Live, Server, Step, Store},
+    hold::{Client, Places},
+};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use proptest::{
+    prelude::*,
+    test_runner::{Config, TestRunner},
+};
+use tempfile::TempDir;
+
+/// A file system that is mounted for as long as this lives, served by this very process.
+struct Mounted {
+    live: Arc<Live>,
+    holder: Child,
+    places: Places,
+    _client: Client,
+    _folder: TempDir,
+}
+
+impl Mounted {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let run_dir = folder.path().join("run");
+        fs::create_dir(&run_dir).unwrap();
+        let places = Places::new(&run_dir, folder.path().join("mount"), Duration::from_secs(60));
+        let holder = Command::new(env!("CARGO_BIN_EXE_claimfs"))
+            .args(["hold", "--log", "warn", "--run-dir"])
+            .arg(&run_dir)
+            .arg("--mount-point")
+            .arg(&places.mount_point)
+            .spawn()
+            .unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let client = loop {
+            match Client::connect(&places.socket) {
+                Ok(client) => break client,
+                Err(error) => assert!(Instant::now() < deadline, "{error}"),
+            }
+        };
+        let live = Arc::new(Live::new(Store::open(places.versions.clone()).unwrap()));
+        let device = client.mount().unwrap();
+        let server = Server::start(&live, Connection { device, greeting: None }).unwrap();
+        client.keep(server.greeting, None).unwrap();
+        Self { live, holder, places, _client: client, _folder: folder }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.places.mount_point.join(path)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        self.holder.kill().unwrap();
+        self.holder.wait().unwrap();
+        nix::mount::umount2(&self.places.mount_point, nix::mount::MntFlags::MNT_DETACH).unwrap();
+    }
+}
+
+fn steps(path: &str) -> Vec<Step> {
+    path.split('/').map(Step::new).collect()
+}
+
+/// A document whose every part has its own number, so that a torn one is seen.
+fn document(generation: u64, size: usize) -> Vec<u8> {
+    let values = vec![generation.to_string(); size];
+    format!("{{\"generation\": {generation}, \"values\": [{}]}}\n", values.join(", ")).into_bytes()
+}
+
+fn generation_of(text: &str) -> u64 {
+    let document: serde_json::Value =
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text:.200}"));
+    let generation = document["generation"].as_u64().unwrap();
+    assert!(document["values"].as_array().unwrap().iter().all(|value| value.as_u64() == Some(generation)));
+    generation
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn a_storm_of_updates_tears_nothing() {
+    const STORM: Duration = Duration::from_secs(10);
+    let mounted = Mounted::new();
+    mounted.live.publish(&steps("a/f"), |generation| document(generation, 300)).unwrap();
+    let path = mounted.path("a/f");
+    let over = AtomicBool::new(false);
+    let (updates, reads) = (AtomicU64::new(0), AtomicU64::new(0));
+    let read_in = |chunk: usize| {
+        let mut newest = 0;
+        while !over.load(Ordering::Relaxed) {
+            let mut file = File::open(&path).unwrap();
+            let (mut text, mut buffer) = (Vec::new(), vec![0; chunk]);
+            loop {
+                match file.read(&mut buffer).unwrap() {
+                    0 => break,
+                    size => text.extend_from_slice(&buffer[..size]),
+                }
+            }
+            let generation = generation_of(std::str::from_utf8(&text).unwrap());
+            assert!(generation >= newest, "{generation} after {newest}");
+            newest = generation;
+            reads.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    thread::scope(|scope| {
+        for writer in 0..5 {
+            let (live, over, updates) = (&mounted.live, &over, &updates);
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    // Documents of different lengths, and now and then one that is so already.
+                    let size = 200 + writer * 100;
+                    live.publish(&steps("a/f"), |generation| document(generation, size)).unwrap();
+                    updates.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for chunk in [1, 512, 4096] {
+            scope.spawn(move || read_in(chunk));
+        }
+        let python = "import json, sys, time\nend = time.time() + 9\nnewest = 0\nwhile time.time() < end:\n    \
+                      generation = json.load(open(sys.argv[1]))['generation']\n    assert generation >= newest\n    newest = generation\n";
+        let python = Command::new("python3").args(["-c", python]).arg(&path).spawn();
+        let cat = Command::new("sh")
+            .args(["-ec", "end=$(($(date +%s) + 9)); while [ $(date +%s) -lt $end ]; do cat \"$0\" | tail -c 3 | grep -q ']}'; done"])
+            .arg(&path)
+            .spawn();
+        thread::sleep(STORM);
+        over.store(true, Ordering::Relaxed);
+        for mut child in [python.unwrap(), cat.unwrap()] {
+            assert!(child.wait().unwrap().success());
+        }
+    });
+    let kept = names(&mounted.live.versions_of(&steps("a/f"))).len();
+    assert!(kept <= 2, "{kept} versions are kept, and nobody has any of them open");
+    println!("{} updates, {} whole reads", updates.into_inner(), reads.into_inner());
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn a_reader_that_polls_is_woken_and_one_that_maps_sees_one_version() {
+    let mounted = Mounted::new();
+    let publish = |size| mounted.live.publish(&steps("f"), |generation| document(generation, size)).unwrap();
+    publish(10);
+    let file = File::open(mounted.path("f")).unwrap();
+    let wait = |timeout: u16| {
+        let mut polled = [PollFd::new(std::os::fd::AsFd::as_fd(&file), PollFlags::POLLPRI)];
+        poll(&mut polled, PollTimeout::from(timeout)).unwrap();
+        polled[0].revents().unwrap().contains(PollFlags::POLLPRI)
+    };
+    assert!(!wait(50), "nothing is new");
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| wait(20_000));
+        // It need not wait already: what comes before is not missed either.
+        publish(20);
+        assert!(waiting.join().unwrap());
+    });
+    assert!(wait(0), "it stays so until the file is opened again");
+    let mut text = String::new();
+    (&file).read_to_string(&mut text).unwrap();
+    assert_eq!(generation_of(&text), 1);
+    // Python maps privately; the kernel refuses to map such a file for all.
+    let script = "import mmap, sys\nf = open(sys.argv[1], 'rb')\n\
+                  try:\n    mmap.mmap(f.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ)\n    sys.exit('mapped for all')\nexcept OSError:\n    pass\n\
+                  print(mmap.mmap(f.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ)[:].decode(), end='')";
+    let output = Command::new("python3").args(["-c", script]).arg(mounted.path("f")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(generation_of(&String::from_utf8(output.stdout).unwrap()), 2);
+}
+
+/// What is done to the file system, on one of a few paths.
+#[derive(Debug, Clone)]
+enum Operation {
+    Publish(usize, u16),
+    Remove(usize),
+    Open(usize),
+    Read(usize, u64, usize),
+    Close(usize),
+    Stat(usize),
+    List(usize),
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    prop_oneof![
+        4 => (0..PATHS.len(), 0..2000_u16).prop_map(|(path, size)| Operation::Publish(path, size)),
+        1 => (0..PATHS.len()).prop_map(Operation::Remove),
+        3 => (0..PATHS.len()).prop_map(Operation::Open),
+        4 => (0..8_usize, 0..9000_u64, 0..9000_usize).prop_map(|(file, offset, size)| Operation::Read(file, offset, size)),
+        2 => (0..8_usize).prop_map(Operation::Close),
+        3 => (0..PATHS.len()).prop_map(Operation::Stat),
+        2 => (0..FOLDERS.len()).prop_map(Operation::List),
+    ]
+}
+
+const PATHS: [&str; 5] = ["a/x/f", "a/x/g", "a/y/f", "b/f", "top"];
+const FOLDERS: [&str; 4] = ["", "a", "a/x", "a/y"];
+
+/// What the file system should be.
+#[derive(Default)]
+struct Model {
+    /// The newest version and its bytes; those that were removed begin anew.
+    files: BTreeMap<&'static str, (u64, Vec<u8>)>,
+    inodes: BTreeMap<&'static str, u64>,
+    open: Vec<(File, Vec<u8>)>,
+}
+
+impl Model {
+    fn names(&self, folder: &str) -> Option<Vec<String>> {
+        let below = |path: &str| match folder {
+            "" => Some(path.to_owned()),
+            folder => path.strip_prefix(folder)?.strip_prefix('/').map(str::to_owned),
+        };
+        let mut names: Vec<String> = self
+            .files
+            .keys()
+            .filter_map(|path| below(path))
+            .map(|rest| rest.split('/').next().unwrap().to_owned())
+            .collect();
+        names.dedup();
+        (folder.is_empty() || !names.is_empty()).then_some(names)
+    }
+
+    fn apply(&mut self, mounted: &Mounted, operation: &Operation) {
+        match *operation {
+            Operation::Publish(path, size) => {
+                let path = PATHS[path];
+                let bytes = |generation| document(generation, usize::from(size));
+                mounted.live.publish(&steps(path), bytes).unwrap();
+                let before = self.files.get(path).map(|(generation, _)| *generation);
+                let same = before.filter(|before| self.files[path].1 == bytes(*before));
+                let generation = same.unwrap_or_else(|| before.unwrap_or(0) + 1);
+                self.files.insert(path, (generation, bytes(generation)));
+            }
+            Operation::Remove(path) => {
+                mounted.live.remove(&steps(PATHS[path]), 0).unwrap();
+                self.files.remove(PATHS[path]);
+            }
+            Operation::Open(path) => {
+                match (File::open(mounted.path(PATHS[path])), self.files.get(PATHS[path])) {
+                    (Ok(file), Some((_, bytes))) if self.open.len() < 8 => {
+                        self.open.push((file, bytes.clone()));
+                    }
+                    (Ok(_), Some(_)) => {}
+                    (Err(error), None) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound),
+                    (opened, expected) => panic!("{opened:?}, expected {:?}", expected.is_some()),
+                }
+            }
+            Operation::Read(file, offset, size) => {
+                let Some((file, bytes)) = self.open.get(file) else { return };
+                let mut buffer = vec![0; size];
+                let read = file.read_at(&mut buffer, offset).unwrap();
+                let from = usize::try_from(offset).unwrap().min(bytes.len());
+                assert_eq!(&buffer[..read], &bytes[from..(from + size).min(bytes.len())]);
+            }
+            Operation::Close(file) => {
+                if file < self.open.len() {
+                    self.open.remove(file);
+                }
+            }
+            Operation::Stat(path) => {
+                let expected = self.files.get(PATHS[path]).map(|(_, bytes)| bytes.len() as u64);
+                let look = || fs::metadata(mounted.path(PATHS[path])).ok().map(|it| it.len());
+                become_so(look, &expected);
+                if expected.is_some() {
+                    let found = fs::metadata(mounted.path(PATHS[path])).unwrap();
+                    assert_eq!(found.mode() & 0o7777, 0o444);
+                    assert_eq!(*self.inodes.entry(PATHS[path]).or_insert(found.ino()), found.ino());
+                }
+            }
+            Operation::List(folder) => {
+                let path = mounted.path(FOLDERS[folder]);
+                become_so(|| fs::read_dir(&path).ok().map(|_| names(&path)), &self.names(FOLDERS[folder]));
+            }
+        }
+    }
+}
+
+/// What the kernel remembers of names and sizes follows within milliseconds; what is opened is never old.
+fn become_so<T: PartialEq + std::fmt::Debug>(look: impl Fn() -> T, expected: &T) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while look() != *expected {
+        assert!(Instant::now() < deadline, "{:?}, expected {expected:?}", look());
+    }
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn the_mount_does_what_the_model_does() {
+    let mounted = Mounted::new();
+    let mut runner = TestRunner::new(Config { cases: 64, failure_persistence: None, ..Config::default() });
+    let operations = proptest::collection::vec(operation(), 1..120);
+    runner
+        .run(&operations, |operations| {
+            // What an earlier case has left.
+            for path in PATHS {
+                mounted.live.remove(&steps(path), 0).unwrap();
+            }
+            let mut model = Model::default();
+            for operation in &operations {
+                model.apply(&mounted, operation);
+            }
+            Ok(())
+        })
+        .unwrap();
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,281 @@
+//! Device metadata in real containers: whole, current, and there whatever is killed.
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use claimfs::kubelet::api::dra::v1::Claim;
+use nix::sys::signal::{Signal, kill};
+use support::{
+    claims,
+    cluster::Cluster,
+    driver::{Daemon, Machine},
+    kubelet::Behaviour,
+    podman::Container,
+    setup::Setup,
+};
+use tempfile::TempDir;
+
+const PLACE: &str = "/var/run/kubernetes.io/dra-device-attributes";
+
+/// Counts reads and errors until it is told to stop. The file is read as a whole by every `cat`.
+const READER: &str = r#"
+    n=0 e=0
+    echo started
+    while [ ! -e /shared/stop ]; do
+        if cat "$FILE" >/dev/null 2>&1; then n=$((n+1)); else e=$((e+1)); fi
+    done
+    echo "$n $e"
+"#;
+
+fn file(claim: &Claim, request: &str) -> String {
+    format!("{PLACE}/resourceclaims/{}/{request}/claimfs.dev-metadata.json", claim.name)
+}
+
+/// A machine whose devices can be reported about.
+async fn setup(node: &str, flags: &[&'static str]) -> (Setup, TempDir) {
+    let reports = TempDir::new().unwrap();
+    let config =
+        format!("reports: {}\nsources: [{{name: gpu, simulated: {{count: 8}}}}]", reports.path().display());
+    let mut machine = Machine::new(Cluster::shared_control_plane(), node, &config);
+    machine.flags = flags.to_vec();
+    (Setup::on(machine, Behaviour::default()).await, reports)
+}
+
+/// The reads and the errors that a reader has counted.
+fn counted(reader: Container) -> (u64, u64) {
+    let last = reader.stop();
+    let (reads, errors) = last.split_once(' ').unwrap_or_else(|| panic!("{last:?}"));
+    (reads.parse().unwrap(), errors.parse().unwrap())
+}
+
+fn reader(setup: &Setup, devices: &[String], file: &str) -> Container {
+    let mut reader = Container::start(&setup.machine, devices, &["--env", &format!("FILE={file}")], READER);
+    assert_eq!(reader.line(), "started");
+    reader
+}
+
+/// Kills the holders and waits until the daemon has another.
+async fn replace_holder(setup: &Setup) {
+    setup.machine.kill_holders();
+    setup.daemon().wait_for("there is a holder again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn a_hundred_kills_fail_no_read() {
+    let (mut setup, _reports) = setup("kills", &[]).await;
+    let claim = setup.claim("a", &[("r", "gpu-0")]);
+    let devices = setup.prepare(&claim).await.unwrap();
+    let readers = [(); 2].map(|()| reader(&setup, &devices, &file(&claim, "r")));
+    let mut longest = Duration::ZERO;
+    for round in 0..20 {
+        for _ in 0..3 {
+            let killed = Instant::now();
+            setup.restart(drop).await;
+            longest = longest.max(killed.elapsed());
+        }
+        replace_holder(&setup).await;
+        // Both in turn.
+        match round % 2 {
+            0 => {
+                replace_holder(&setup).await;
+                setup.restart(drop).await;
+            }
+            _ => {
+                setup.restart(drop).await;
+                replace_holder(&setup).await;
+            }
+        }
+    }
+    for reader in readers {
+        let (reads, errors) = counted(reader);
+        println!("{reads} reads, {errors} errors");
+        assert!(errors == 0 && reads > 1000, "{errors} of {reads} failed");
+    }
+    println!("60 + 20 + 20 kills; the longest restart of the daemon took {longest:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn both_killed_at_once_are_healed() {
+    let (mut setup, reports) = setup("both", &[]).await;
+    let claim = setup.claim("a", &[("r", "gpu-0")]);
+    let devices = setup.prepare(&claim).await.unwrap();
+    let reader = reader(&setup, &devices, &file(&claim, "r"));
+    for round in 0..20 {
+        let holders = setup.machine.holders();
+        let end = |daemon: Daemon| {
+            for holder in holders {
+                kill(holder, Signal::SIGKILL).unwrap();
+            }
+            drop(daemon);
+        };
+        setup.restart(end).await;
+        fs::write(reports.path().join("gpu-0.yaml"), format!("attributes: {{round: {{int: {round}}}}}\n"))
+            .unwrap();
+        // A container that is started now reads from what was mounted now.
+        if round % 10 == 9 {
+            let mut late =
+                Container::start(&setup.machine, &devices, &[], &format!("cat {}; echo", file(&claim, "r")));
+            assert!(late.line().contains("DeviceMetadata"));
+        }
+    }
+    let started = Instant::now();
+    let script =
+        format!("until grep -q '\"round\":{{\"int\":19}}' {}; do :; done; echo seen", file(&claim, "r"));
+    let mut late = Container::start(&setup.machine, &devices, &[], &script);
+    assert_eq!(late.line(), "seen");
+    let (reads, errors) = counted(reader);
+    println!(
+        "{reads} reads, {errors} errors while nobody was there; the last look took {:?}",
+        started.elapsed()
+    );
+    assert!(reads > 100);
+    let left = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    setup.unprepare(&claim).await.unwrap();
+    let anchors = setup.machine.path("run/anchors");
+    assert!(left.contains(anchors.to_str().unwrap()));
+    let left = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!left.contains(anchors.to_str().unwrap()), "{left}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn an_update_reaches_a_running_container_at_once() {
+    let (setup, reports) = setup("update", &[]).await;
+    let claim = setup.claim("a", &[("r", "gpu-0"), ("other", "gpu-1")]);
+    let devices = setup.prepare(&claim).await.unwrap();
+    let script = format!(
+        "find {PLACE} -name '*-metadata.json'; while [ ! -e /shared/stop ]; do \
+         grep -q unhealthy {} && {{ cut -d' ' -f1 /proc/uptime; break; }}; done; cat {}",
+        file(&claim, "r"),
+        file(&claim, "r")
+    );
+    // A container of one request: it sees one file.
+    let mut container = Container::start(&setup.machine, &devices[..1], &["--user", "1000"], &script);
+    assert_eq!(container.line(), file(&claim, "r"));
+    let report = reports.path().join("gpu-0.yaml");
+    fs::write(&report, "health: unhealthy\nmessage: the fan stands still\n").unwrap();
+    let uptime =
+        || fs::read_to_string("/proc/uptime").unwrap().split(' ').next().unwrap().parse::<f64>().unwrap();
+    let told = uptime();
+    let seen: f64 = container.line().parse().unwrap();
+    println!("seen in the container {:.0} ms after it was reported", (seen - told) * 1e3);
+    assert!(seen - told < 1.0, "{seen} {told}");
+    let documents: Vec<serde_json::Value> =
+        [container.line(), container.line()].iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(documents[0]["apiVersion"], "metadata.resource.k8s.io/v1beta1");
+    assert_eq!(documents[1]["apiVersion"], "metadata.resource.k8s.io/v1alpha1");
+    assert_eq!(documents[0]["metadata"]["generation"], 2);
+    let device = &documents[0]["requests"][0]["devices"][0];
+    assert_eq!(device["attributes"]["healthMessage"]["string"], "the fan stands still");
+    // Only the file that is concerned has another version.
+    let other = setup.machine.path(&format!("metadata/by-uid/{}/other/claimfs.dev-metadata.json", claim.uid));
+    assert!(fs::read_to_string(other).unwrap().contains("\"generation\":1}"));
+    let owned = fs::read_to_string(setup.machine.path("metadata/devices/update/gpu-0.json")).unwrap();
+    assert!(owned.contains(&claim.name), "{owned}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn a_claim_from_a_template_is_found_by_the_name_in_its_pod() {
+    let (setup, _reports) = setup("template", &[]).await;
+    let claim = setup.claim("a", &[("r", "gpu-0")]);
+    let annotate = |value: &str| {
+        let note = format!("resource.kubernetes.io/pod-claim-name={value}");
+        setup.plane().kubectl(&["annotate", "--overwrite", "resourceclaim", &claim.name, &note]);
+    };
+    for hostile in ["../../../etc", "a/b", ".."] {
+        annotate(hostile);
+        let refused = setup.prepare(&claim).await.unwrap_err();
+        assert!(refused.contains("name of a pod's claim"), "{refused}");
+    }
+    annotate("gpu");
+    let devices = setup.prepare(&claim).await.unwrap();
+    let script = format!("cat {PLACE}/resourceclaimtemplates/gpu/r/claimfs.dev-metadata.json");
+    let mut container = Container::start(&setup.machine, &devices, &[], &script);
+    let document: serde_json::Value = serde_json::from_str(&container.line()).unwrap();
+    assert_eq!(
+        (&document["podClaimName"], &document["metadata"]["name"]),
+        (&"gpu".into(), &claim.name.as_str().into())
+    );
+    drop(container);
+    claims::delete(setup.plane(), &claim);
+    setup.unprepare(&claim).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn a_daemon_that_does_not_come_back_leaves_its_last_word() {
+    let (mut setup, reports) = setup("grace", &["--grace", "1"]).await;
+    let claim = setup.claim("a", &[("r", "gpu-0")]);
+    let devices = setup.prepare(&claim).await.unwrap();
+    let script = format!(
+        "echo started; while [ ! -e /shared/gone ]; do :; done; cat {0}; until grep -q unhealthy {0}; do :; done; echo seen",
+        file(&claim, "r")
+    );
+    let mut container = Container::start(&setup.machine, &devices, &[], &script);
+    assert_eq!(container.line(), "started");
+    drop(setup.daemon.take());
+    fs::write(container.shared("gone"), "").unwrap();
+    // It is asked while nobody serves, waits for the grace, and gets the last version: by then a plain file.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let on_host = setup.machine.path(&format!("run/anchors/{}/r", claim.uid));
+    while !fs::read_to_string(&on_host).is_ok_and(|text| text.contains("\"generation\":1}")) {
+        assert!(Instant::now() < deadline);
+    }
+    let daemon = setup.machine.start();
+    daemon.wait_for("the metadata are served");
+    setup.daemon = Some(daemon);
+    fs::write(reports.path().join("gpu-0.yaml"), "health: unhealthy\n").unwrap();
+    // What it was reading when the connection ended may have failed; what it opens now is live again.
+    while container.line() != "seen" {
+        assert!(Instant::now() < deadline);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn ten_thousand_cycles_leave_nothing_behind() {
+    let (setup, _reports) = setup("cycles", &["--log", "warn"]).await;
+    let claims: Vec<Claim> =
+        (0..8).map(|index| setup.claim(&format!("c{index}"), &[("r", &format!("gpu-{index}"))])).collect();
+    let pid = setup.daemon().id();
+    let holder = setup.machine.holders()[0];
+    let cycle = async |rounds: usize| {
+        for _ in 0..rounds {
+            let prepared = setup.plugin.prepare(&claims).await.unwrap();
+            assert!(prepared.values().all(Result::is_ok), "{prepared:?}");
+            let unprepared = setup.plugin.unprepare(&claims).await.unwrap();
+            assert!(unprepared.values().all(Result::is_ok), "{unprepared:?}");
+        }
+    };
+    let memory = |pid: i32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    let descriptors = |pid: i32| fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap().lines().count();
+    let pids = [i32::try_from(pid).unwrap(), holder.as_raw()];
+    cycle(250).await;
+    let before = (pids.map(descriptors), mounts(), pids.map(memory));
+    cycle(1000).await;
+    let after = (pids.map(descriptors), mounts(), pids.map(memory));
+    println!("descriptors, mounts and anonymous KiB of daemon and holder: {before:?}, then {after:?}");
+    assert_eq!(before.0, after.0);
+    for (before, after) in before.2.iter().zip(after.2) {
+        assert!(after < before + 1024, "{before} KiB, then {after} KiB");
+    }
+    assert_eq!(
+        support::driver::names(&setup.machine.path("run/versions")).len(),
+        1 + 8,
+        "README and devices"
+    );
+    assert_eq!(support::driver::names(&setup.machine.path("run/anchors")), [""; 0]);
+}
