@@ -23,7 +23,7 @@ use crate::{
     device::{ClaimUid, Device, DeviceName, DriverName, NodeName, PodClaimName, RequestName},
     discover::Found,
     fs::{Connection, Live, Server, Step, Store, Tree},
-    hold::{self, Opener, Places},
+    hold::{self, Client, Opener, Places},
     metadata::{self, About, Shown},
 };
 
@@ -52,6 +52,16 @@ pub enum Error {
     /// There is no holder, and none can be started.
     #[error("cannot start a holder for the file system: {0}")]
     Start(#[source] io::Error),
+}
+
+/// How many holders may die on us while we ask.
+const ATTEMPTS: usize = 5;
+
+/// Where a connection comes from.
+#[derive(Clone, Copy)]
+enum How {
+    TakeOver,
+    Afresh,
 }
 
 /// Which claims have which device.
@@ -177,14 +187,10 @@ impl Exhibit {
     /// Answers with what tells that the mount has gone away.
     pub fn serve(&self) -> Result<oneshot::Receiver<io::Result<()>>, Error> {
         let mut place = lock(&self.link);
-        // The former link is closed only when the next one serves: the holder need not wait for anybody.
-        let client = link::connect(&self.places)?;
         // Where ours has just ended, there is nothing to take.
-        let taken = if place.is_some() { None } else { client.take()? };
-        let (device, greeting) = match taken {
-            Some((device, greeting)) => (device, Some(greeting)),
-            None => (client.mount()?, None),
-        };
+        let how = if place.is_some() { How::Afresh } else { How::TakeOver };
+        // The former link is closed only when the next one serves: the holder need not wait for anybody.
+        let (client, device, greeting) = self.obtain(how)?;
         let (is_taken, copy) = (greeting.is_some(), copy(&device)?);
         let server = Server::start(&self.live, Connection { device, greeting })?;
         client.keep(server.greeting.clone(), None)?;
@@ -195,6 +201,28 @@ impl Exhibit {
         self.live.sweep()?;
         *place = Some(link);
         Ok(server.ended)
+    }
+
+    /// A holder, and the connection that it has for us. One that is just dying is not the last one.
+    fn obtain(&self, how: How) -> Result<(Client, OwnedFd, Option<Vec<u8>>), Error> {
+        let mut attempt = 1;
+        loop {
+            let client = link::connect(&self.places)?;
+            let taken = match how {
+                How::TakeOver => client.take(),
+                How::Afresh => Ok(None),
+            };
+            let obtained = match taken {
+                Ok(Some((device, greeting))) => Ok((device, Some(greeting))),
+                Ok(None) => client.mount().map(|device| (device, None)),
+                Err(error) => Err(error),
+            };
+            match obtained {
+                Ok((device, greeting)) => return Ok((client, device, greeting)),
+                Err(error) if error.is_the_line() && attempt < ATTEMPTS => attempt += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// Finds or starts a holder in the place of one that has died, and gives it what that one kept.

@@ -60,6 +60,14 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether it is not the holder's decision: nobody answers, or not any more.
+    #[must_use]
+    pub fn is_the_line(&self) -> bool {
+        matches!(self, Self::Socket { .. } | Self::Message(_))
+    }
+}
+
 /// Where everything of a holder is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {

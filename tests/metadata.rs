@@ -60,7 +60,7 @@ fn reader(setup: &Setup, devices: &[String], file: &str) -> Container {
 }
 
 /// Kills the holders and waits until the daemon has another.
-async fn replace_holder(setup: &Setup) {
+fn replace_holder(setup: &Setup) {
     setup.machine.kill_holders();
     setup.daemon().wait_for("there is a holder again");
 }
@@ -79,16 +79,16 @@ async fn a_hundred_kills_fail_no_read() {
             setup.restart(drop).await;
             longest = longest.max(killed.elapsed());
         }
-        replace_holder(&setup).await;
+        replace_holder(&setup);
         // Both in turn.
         match round % 2 {
             0 => {
-                replace_holder(&setup).await;
+                replace_holder(&setup);
                 setup.restart(drop).await;
             }
             _ => {
                 setup.restart(drop).await;
-                replace_holder(&setup).await;
+                replace_holder(&setup);
             }
         }
     }
@@ -242,7 +242,7 @@ async fn a_daemon_that_does_not_come_back_leaves_its_last_word() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root and Go: hack/test runs it"]
 async fn ten_thousand_cycles_leave_nothing_behind() {
-    let (setup, _reports) = setup("cycles", &["--log", "warn"]).await;
+    let (setup, _reports) = setup("cycles", &[]).await;
     let claims: Vec<Claim> =
         (0..8).map(|index| setup.claim(&format!("c{index}"), &[("r", &format!("gpu-{index}"))])).collect();
     let pid = setup.daemon().id();

@@ -246,12 +246,13 @@ impl Holder {
         if top.is_some_and(|top| top.device == ours.device) {
             return Ok(());
         }
-        if top.is_none() {
-            let folder = path.parent().unwrap_or(&self.places.anchors);
-            fs::create_dir_all(folder).map_err(error)?;
-            fs::OpenOptions::new().create(true).append(true).open(&path).map_err(error)?;
+        if top.is_some() {
+            return mounts::cover(&path, file).map_err(error);
         }
-        mounts::cover(&path, file).map_err(error)
+        let folder = path.parent().unwrap_or(&self.places.anchors);
+        fs::create_dir_all(folder).map_err(error)?;
+        fs::OpenOptions::new().create(true).append(true).open(&path).map_err(error)?;
+        mounts::cover_first(&path, file).map_err(error)
     }
 
     fn drop_anchors(&mut self, claim: &ClaimUid) -> Result<(), Error> {
@@ -283,15 +284,8 @@ impl Holder {
     /// No server has come back: readers get the last versions as plain files, and whoever hangs is let go.
     fn give_up(&mut self) {
         self.deadline = None;
-        for (claim, requests) in &self.anchors {
-            for (request, inode) in requests {
-                let path = self.places.anchor(claim, request);
-                let newest = newest(&self.places.versions.join(format!("{inode:016x}")));
-                let covered = newest.and_then(|newest| mounts::cover_by_file(&path, &newest));
-                if let Err(error) = covered {
-                    warn!(%error, %claim, %request, "cannot leave the last version behind");
-                }
-            }
+        if let Err(error) = self.leave_last_versions() {
+            warn!(%error, "cannot leave the last versions behind");
         }
         self.kept = None;
         let ended = mounts::abort(&self.places.mount_point);
@@ -300,13 +294,31 @@ impl Holder {
         }
         info!("no server has come back: the last versions stay as they are");
     }
+
+    fn leave_last_versions(&self) -> io::Result<()> {
+        let versions =
+            mounts::ReadOnly::new(&self.places.versions, self.places.socket.with_extension("last"))?;
+        for (claim, requests) in &self.anchors {
+            for (request, inode) in requests {
+                let folder = format!("{inode:016x}");
+                let newest = newest(&self.places.versions.join(&folder));
+                let path = self.places.anchor(claim, request);
+                let covered =
+                    newest.and_then(|newest| versions.cover(&path, &Path::new(&folder).join(newest)));
+                if let Err(error) = covered {
+                    warn!(%error, %claim, %request, "cannot leave the last version behind");
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
-/// The newest version in a folder: the last by name.
-fn newest(folder: &Path) -> io::Result<std::path::PathBuf> {
+/// The name of the newest version in a folder: the last by name.
+fn newest(folder: &Path) -> io::Result<std::ffi::OsString> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)? {
-        names.push(entry?.path());
+        names.push(entry?.file_name());
     }
     names.sort();
     names.pop().ok_or_else(|| io::Error::other("no version is kept"))

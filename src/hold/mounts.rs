@@ -63,29 +63,55 @@ pub(super) fn unmount_all(path: &Path) -> io::Result<()> {
 
 /// Puts a file over a path, in a group of its own: whoever has mounted the path as a slave gets what is put
 /// over it later.
-pub(super) fn cover(path: &Path, by: BorrowedFd<'_>) -> io::Result<()> {
-    let by = format!("/proc/self/fd/{}", by.as_raw_fd());
-    bind(Path::new(&by), path)?;
+pub(super) fn cover_first(path: &Path, by: BorrowedFd<'_>) -> io::Result<()> {
+    bind(&through(by), path)?;
     for propagation in [MsFlags::MS_PRIVATE, MsFlags::MS_SHARED] {
         mount(None::<&str>, path, None::<&str>, propagation, None::<&str>)?;
     }
     Ok(())
 }
 
-/// The same with a file on a disk, which is made as the others are: to be read and nothing else.
-pub(super) fn cover_by_file(path: &Path, by: &Path) -> io::Result<()> {
-    bind(by, path)?;
-    let flags = MsFlags::MS_BIND
-        | MsFlags::MS_REMOUNT
-        | MsFlags::MS_RDONLY
-        | MsFlags::MS_NOSUID
-        | MsFlags::MS_NODEV
-        | MsFlags::MS_NOEXEC;
-    mount(None::<&str>, path, None::<&str>, flags, None::<&str>)?;
-    for propagation in [MsFlags::MS_PRIVATE, MsFlags::MS_SHARED] {
-        mount(None::<&str>, path, None::<&str>, propagation, None::<&str>)?;
+/// Puts a file over one that is there. It is shared as the one below it is; to make it private for a moment
+/// would cut it off from those who have just got it.
+pub(super) fn cover(path: &Path, by: BorrowedFd<'_>) -> io::Result<()> {
+    bind(&through(by), path)
+}
+
+fn through(descriptor: BorrowedFd<'_>) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
+}
+
+/// A folder that is seen at another path, too, and can only be read there.
+pub(super) struct ReadOnly(PathBuf);
+
+impl ReadOnly {
+    pub(super) fn new(folder: &Path, at: PathBuf) -> io::Result<Self> {
+        fs::create_dir_all(&at)?;
+        bind(folder, &at)?;
+        let seen = Self(at);
+        mount(None::<&str>, &seen.0, None::<&str>, MsFlags::MS_PRIVATE, None::<&str>)?;
+        let flags = MsFlags::MS_BIND
+            | MsFlags::MS_REMOUNT
+            | MsFlags::MS_RDONLY
+            | MsFlags::MS_NOSUID
+            | MsFlags::MS_NODEV
+            | MsFlags::MS_NOEXEC;
+        mount(None::<&str>, &seen.0, None::<&str>, flags, None::<&str>)?;
+        Ok(seen)
     }
-    Ok(())
+
+    /// Puts a file of it over one that is there: to be read and nothing else, from the first moment.
+    pub(super) fn cover(&self, path: &Path, by: &Path) -> io::Result<()> {
+        bind(&self.0.join(by), path)
+    }
+}
+
+impl Drop for ReadOnly {
+    fn drop(&mut self) {
+        // What was put elsewhere stays; the place itself is of no use any more.
+        let _ = umount2(&self.0, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW);
+        let _ = fs::remove_dir(&self.0);
+    }
 }
 
 fn bind(from: &Path, to: &Path) -> io::Result<()> {

@@ -5,6 +5,8 @@ use std::{
     io::{self, Read, Seek, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -33,6 +35,11 @@ pub enum Error {
     },
 }
 
+/// A daemon that was killed while it started another process shares its lock with that one, for as long as
+/// that takes to start.
+const PATIENCE: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
 /// Held for as long as this value lives, however the process ends.
 pub(super) struct Lock {
     _file: Flock<File>,
@@ -44,7 +51,7 @@ impl Lock {
         let unusable = |source: io::Error| Error::Unusable { path: path.clone(), source };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unusable)?;
         let mut options = fs::OpenOptions::new();
-        let file = options
+        let mut file = options
             .read(true)
             .write(true)
             .create(true)
@@ -52,7 +59,15 @@ impl Lock {
             .mode(0o600)
             .open(&path)
             .map_err(unusable)?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        let deadline = Instant::now() + PATIENCE;
+        let locked = loop {
+            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                Err((busy, Errno::EWOULDBLOCK)) if Instant::now() < deadline => file = busy,
+                locked => break locked,
+            }
+            thread::sleep(LOOK_EVERY);
+        };
+        match locked {
             Ok(mut file) => {
                 file.set_len(0).and_then(|()| file.rewind()).map_err(unusable)?;
                 writeln!(file, "{}", std::process::id()).map_err(unusable)?;

@@ -58,8 +58,9 @@ impl Setup {
     async fn start(plane: Plane, machine: Machine, behaviour: Behaviour) -> Self {
         let daemon = machine.start();
         let mut kubelet = Kubelet::start(&machine.kubelet(), behaviour);
-        let plugin = kubelet.registered().await;
+        // A daemon that does not start says why.
         daemon.wait_for("\"message\":\"ready\"");
+        let plugin = kubelet.registered().await;
         Self { plane, machine, daemon: Some(daemon), kubelet, plugin }
     }
 
@@ -94,8 +95,8 @@ impl Setup {
         end(self.daemon.take().unwrap());
         between();
         let daemon = self.machine.start();
-        self.plugin = self.kubelet.registered().await;
         daemon.wait_for("\"message\":\"ready\"");
+        self.plugin = self.kubelet.registered().await;
         self.daemon = Some(daemon);
     }
 
