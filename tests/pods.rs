@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::{fs, path::Path, time::Instant};
+use std::{fs, path::Path, process::Command, time::Instant};
 
 use support::{
     DEADLINE,
@@ -161,6 +161,114 @@ fn specs_with_everything_are_injected() {
     assert!(groups.split(',').any(|group| group == "44"), "{log}");
     cluster.kubectl(&["delete", "pod", "everything"]);
     daemon.wait_for("\"message\":\"unprepared\"");
+}
+
+/// Upstream's reader for Go, built where pods can mount it.
+fn go_reader(cluster: &Cluster) -> String {
+    let reader = cluster.dir().join("reader");
+    let built = Command::new("go")
+        .args(["build", "-o"])
+        .arg(&reader)
+        .arg(".")
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/readers/go"))
+        .env("CGO_ENABLED", "0")
+        .status();
+    assert!(built.unwrap().success());
+    reader.display().to_string()
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn c54_containers_read_metadata_by_claim_and_by_template_with_upstreams_reader() {
+    let cluster = Cluster::shared();
+    let [one, two] = ["one.example.com", "two.example.com"];
+    let config = |driver| format!("driver: {driver}\nsources: [{{name: gpu, simulated: {{count: 4}}}}]");
+    let daemons =
+        [Driver::start_in(cluster, "one", &config(one)), Driver::start_in(cluster, "two", &config(two))];
+    let reader = go_reader(cluster);
+    // Two drivers in one request: whoever has a device answers for it.
+    let both = format!(
+        "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {{name: both}}\nspec: {{selectors: [{{cel: \
+         {{expression: 'device.driver in [\"{one}\", \"{two}\"]'}}}}]}}\n---\n"
+    );
+    let claims = "
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: direct}
+spec: {devices: {requests: [{name: gpus, exactly: {deviceClassName: both, count: 6}}, {name: hidden, exactly: {deviceClassName: both}}]}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: made}
+spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: both}}]}}}
+---
+";
+    let pod = |name: &str, user: &str, claim: &str, used: &str, script: &str| {
+        format!(
+            "
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}}}
+spec:
+  restartPolicy: Never
+  {user}
+  resourceClaims: [{{name: mine, {claim}}}]
+  volumes: [{{name: reader, hostPath: {{path: {reader}}}}}]
+  containers:
+  - name: main
+    image: localhost/claimfs/busybox:1
+    volumeMounts: [{{name: reader, mountPath: /reader, readOnly: true}}]
+    command: [sh, -c, '{script}']
+    resources: {{claims: [{used}]}}
+---
+"
+        )
+    };
+    let place = "/var/run/kubernetes.io/dra-device-attributes";
+    let objects = [
+        both,
+        claims.to_owned(),
+        pod(
+            "direct",
+            "securityContext: {runAsUser: 1000, runAsNonRoot: true}",
+            "resourceClaimName: direct",
+            "{name: mine, request: gpus}",
+            &format!("/reader claim direct gpus {one} && find {place} -type f | sort"),
+        ),
+        pod(
+            "made",
+            "securityContext: {}",
+            "resourceClaimTemplateName: made",
+            "{name: mine}",
+            &format!(
+                "driver=$(ls {place}/resourceclaimtemplates/mine/gpu | sed s/-metadata.json//) && /reader template mine gpu $driver && find {place} -type f"
+            ),
+        ),
+    ];
+    cluster.apply("apply", &objects.concat());
+    for pod in ["direct", "made"] {
+        wait(cluster, pod, "Succeeded");
+    }
+    let log = cluster.kubectl(&["logs", "direct"]);
+    let lines: Vec<&str> = log.lines().collect();
+    // All of both drivers, then those of one twice, then the files.
+    assert_eq!(
+        lines.iter().filter(|line| line.contains(" gpus ")).count(),
+        6 + 2 * lines.iter().take(6).filter(|line| line.contains(one)).count(),
+        "{log}"
+    );
+    let files: Vec<&&str> = lines.iter().filter(|line| line.starts_with(place)).collect();
+    assert_eq!(files.len(), 2, "one of each driver, and nothing of the other request: {log}");
+    assert!(files.iter().all(|file| file.contains("/resourceclaims/direct/gpus/")), "{log}");
+    let log = cluster.kubectl(&["logs", "made"]);
+    // What upstream merges of several drivers has no name and no generation.
+    assert!(log.lines().take(3).all(|line| line.contains(" gpu ")), "{log}");
+    assert!(
+        log.lines().skip(1).take(2).all(|line| line.starts_with("made-mine-") && line.contains(" 1 gpu ")),
+        "{log}"
+    );
+    assert_eq!(log.lines().skip(3).count(), 1, "{log}");
+    drop(daemons);
 }
 
 /// Stops the kubelet, which the other tests need: `hack/test` runs it alone.
