@@ -2,6 +2,7 @@
 
 mod devices;
 mod hold;
+mod metadata;
 mod node;
 mod open;
 mod output;
@@ -24,6 +25,7 @@ struct Cli {
 enum Command {
     Devices(devices::Devices),
     Node(Box<node::Node>),
+    Metadata(metadata::Metadata),
     Hold(hold::Hold),
     #[command(hide = true)]
     Open(open::Open),
@@ -52,6 +54,8 @@ enum Error {
     Cluster(#[from] cluster::Error),
     #[error("{0}\nfix: run it as root; is another one running on this run folder?")]
     Hold(#[from] crate::hold::Error),
+    #[error("{0}\nfix: --place names the folder where metadata are seen")]
+    Reader(#[from] crate::reader::Error),
     #[error("cannot write the output: {0}")]
     Output(#[source] std::io::Error),
     #[error("cannot start: {0}")]
@@ -70,6 +74,7 @@ impl Error {
             Self::Inventory(_)
             | Self::Node(_)
             | Self::Hold(_)
+            | Self::Reader(_)
             | Self::Cluster(_)
             | Self::Output(_)
             | Self::Start(_) => ExitCode::FAILURE,
@@ -104,6 +109,7 @@ pub fn run() -> ExitCode {
     let outcome = match command {
         Command::Devices(devices) => devices.run(),
         Command::Node(node) => node.run(),
+        Command::Metadata(metadata) => metadata.run(),
         Command::Hold(hold) => hold.run(),
         Command::Open(open) => open.run(),
     };

@@ -10,7 +10,11 @@ mod message;
 mod mounts;
 mod opener;
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 pub use self::{
     client::Client,
@@ -84,16 +88,16 @@ pub struct Places {
 }
 
 impl Places {
-    /// In a run folder.
-    #[must_use]
-    pub fn new(run_dir: &std::path::Path, mount_point: PathBuf, grace: Duration) -> Self {
-        Self {
+    /// In a run folder. The paths are those of the mount table, which knows no links: `/var/run` is one.
+    pub fn new(run_dir: &Path, mount_point: &Path, grace: Duration) -> Result<Self, Error> {
+        let run_dir = resolve(run_dir)?;
+        Ok(Self {
             socket: run_dir.join("hold.sock"),
-            mount_point,
+            mount_point: resolve(mount_point)?,
             anchors: run_dir.join("anchors"),
             versions: run_dir.join("versions"),
             grace,
-        }
+        })
     }
 
     /// What containers mount for a request.
@@ -101,4 +105,15 @@ impl Places {
     pub fn anchor(&self, claim: &crate::device::ClaimUid, request: &crate::device::RequestName) -> PathBuf {
         self.anchors.join(claim.as_str()).join(request.as_str())
     }
+}
+
+/// A path without links. Its last part is taken as it is: whoever is mounted there may not answer.
+fn resolve(path: &Path) -> Result<PathBuf, Error> {
+    let error = |source| Error::Mount { path: path.to_owned(), source };
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(error(io::Error::other("it has no folder above it")));
+    };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    fs::create_dir_all(folder).map_err(error)?;
+    Ok(folder.canonicalize().map_err(error)?.join(name))
 }

@@ -15,6 +15,7 @@
 //! - [`fs`]: the live file system that they are read from.
 //! - [`hold`]: the small process that mounts it and keeps it alive.
 //! - [`exhibit`]: what is prepared, shown.
+//! - [`reader`]: reads device metadata as a workload does.
 //! - [`cdi`]: how a device reaches a container.
 //! - [`kubelet`]: the kubelet's gRPC interfaces.
 //! - [`observe`]: logs, probes.
@@ -41,3 +42,4 @@ pub mod node;
 pub mod observe;
 pub mod prepare;
 pub mod publish;
+pub mod reader;

@@ -42,7 +42,7 @@ impl Mounted {
         let folder = TempDir::new().unwrap();
         let run_dir = folder.path().join("run");
         fs::create_dir(&run_dir).unwrap();
-        let places = Places::new(&run_dir, folder.path().join("mount"), Duration::from_secs(60));
+        let places = Places::new(&run_dir, &folder.path().join("mount"), Duration::from_secs(60)).unwrap();
         let holder = Command::new(env!("CARGO_BIN_EXE_claimfs"))
             .args(["hold", "--log", "warn", "--run-dir"])
             .arg(&run_dir)

@@ -5,6 +5,9 @@ mod support;
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, ChildStdout, Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -181,6 +184,71 @@ async fn an_update_reaches_a_running_container_at_once() {
     assert!(owned.contains(&claim.name), "{owned}");
 }
 
+/// What a process prints, and the process, which ends with this.
+struct Printing(Child, BufReader<ChildStdout>);
+
+impl Printing {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self(child, output)
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.1.read_line(&mut line).unwrap();
+        line
+    }
+}
+
+impl Drop for Printing {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn every_reader_sees_every_version() {
+    let (setup, reports) = setup("readers", &[]).await;
+    let claim = setup.claim("a", &[("r", "gpu-0")]);
+    let devices = setup.prepare(&claim).await.unwrap();
+    let place = setup.machine.path("metadata");
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/readers");
+    let on_host = place.join(format!("claims/default/{}/r/claimfs.dev-metadata.json", claim.name));
+    let named = format!("default/{}", claim.name);
+    let mut ours = Printing::start(
+        Command::new(env!("CARGO_BIN_EXE_claimfs"))
+            .args(["metadata", &named, "r", "--watch", "--place"])
+            .arg(&place),
+    );
+    assert!(ours.line().starts_with("CLAIM"));
+    assert!(ours.line().contains("health=healthy"));
+    let mut python = Printing::start(Command::new("python3").arg(examples.join("watch.py")).arg(on_host));
+    assert!(python.line().starts_with("1 gpu-0"));
+    let script = format!(
+        "until [ -e /shared/read.sh ]; do :; done; sh /shared/read.sh {} r & until [ -e /shared/stop ]; do sleep 0.1; done; kill $!",
+        claim.name
+    );
+    let mut shell = Container::start(&setup.machine, &devices, &[], &script);
+    fs::copy(examples.join("read.sh"), shell.shared("read.sh.new")).unwrap();
+    fs::rename(shell.shared("read.sh.new"), shell.shared("read.sh")).unwrap();
+    assert!(shell.line().contains("\"generation\":1}"));
+    for generation in 2..5 {
+        let report = format!("attributes: {{speed: {{int: {generation}}}}}\n");
+        fs::write(reports.path().join("gpu-0.yaml"), report).unwrap();
+        ours.line();
+        assert!(ours.line().contains(&format!("speed={generation}")));
+        assert!(python.line().starts_with(&format!("{generation} gpu-0")));
+        assert!(shell.line().contains(&format!("\"generation\":{generation}}}")));
+    }
+    let mut all = Command::new(env!("CARGO_BIN_EXE_claimfs"));
+    let all = all.args(["metadata", "-o", "json", "--place"]).arg(&place).output().unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&all.stdout).unwrap();
+    assert_eq!(document["metadata"]["generation"], 4);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root and Go: hack/test runs it"]
 async fn a_claim_from_a_template_is_found_by_the_name_in_its_pod() {
@@ -237,6 +305,22 @@ async fn a_daemon_that_does_not_come_back_leaves_its_last_word() {
     while container.line() != "seen" {
         assert!(Instant::now() < deadline);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn the_mount_of_another_daemon_is_left_alone() {
+    let (first, _reports) = setup("first", &[]).await;
+    let place = first.machine.path("metadata");
+    let mut second = Machine::new(Cluster::shared_control_plane(), "second-mount", "sources: []");
+    // By another way to the same folder.
+    std::os::unix::fs::symlink(first.machine.path(""), second.path("link")).unwrap();
+    second.mount_point = Some(second.path("link/metadata"));
+    let refused = second.command().output().unwrap();
+    let errors = String::from_utf8_lossy(&refused.stderr);
+    assert!(errors.contains("choose another --mount-point"), "{errors}");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(fs::read_to_string(place.join("README")).unwrap().contains("one whole version"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -84,12 +84,12 @@ impl Devices {
         output::print(&match self.output {
             Format::Table => table(found),
             Format::Wide => wide(found),
-            Format::Json => json(&View::from(found)) + "\n",
-            Format::Yaml => format!("---\n{}", yaml(&View::from(found))),
+            Format::Json => output::json(&View::from(found)) + "\n",
+            Format::Yaml => format!("---\n{}", output::yaml(&View::from(found))),
             Format::Slices => {
                 let slices =
                     publish::slices(&config.driver, &node_name(self.node_name.as_ref())?, &found.devices);
-                slices.iter().map(|slice| format!("---\n{}", yaml(slice))).collect()
+                slices.iter().map(|slice| format!("---\n{}", output::yaml(slice))).collect()
             }
         })
     }
@@ -272,15 +272,4 @@ impl<'a> From<&'a Device> for DeviceView<'a> {
             network_data: device.condition.network.as_ref(),
         }
     }
-}
-
-/// Invariant of both: the types have text keys and no serializer of their own that could fail.
-#[expect(clippy::expect_used)]
-fn json(value: &impl Serialize) -> String {
-    serde_json::to_string_pretty(value).expect("plain data is JSON")
-}
-
-#[expect(clippy::expect_used)]
-fn yaml(value: &impl Serialize) -> String {
-    serde_saphyr::to_string(value).expect("plain data is YAML")
 }

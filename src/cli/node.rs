@@ -112,16 +112,16 @@ enum Metadata {
 }
 
 impl Metadata {
-    fn places(self, run_dir: &Path, mount_point: PathBuf, grace: u64) -> Option<Places> {
-        let places = || Places::new(run_dir, mount_point, Duration::from_secs(grace));
+    fn places(self, run_dir: &Path, mount_point: &Path, grace: u64) -> Result<Option<Places>, Error> {
+        let places = || Ok(Some(Places::new(run_dir, mount_point, Duration::from_secs(grace))?));
         match self {
-            Self::Fuse => Some(places()),
-            Self::Auto if Path::new("/dev/fuse").exists() => Some(places()),
+            Self::Fuse => places(),
+            Self::Auto if Path::new("/dev/fuse").exists() => places(),
             Self::Auto => {
                 warn!("there is no /dev/fuse: containers get no metadata of their devices");
-                None
+                Ok(None)
             }
-            Self::Off => None,
+            Self::Off => Ok(None),
         }
     }
 }
@@ -146,7 +146,7 @@ impl Node {
                 instance: self.pod_uid.map_or(Instance::Only, Instance::Pod),
                 http: self.http,
                 run_dir: self.run_dir.clone(),
-                metadata: self.metadata.places(&self.run_dir, self.mount_point, self.grace),
+                metadata: self.metadata.places(&self.run_dir, &self.mount_point, self.grace)?,
                 collect_every: Duration::from_secs(self.collect_every),
             };
             let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Start)?;

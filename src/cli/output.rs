@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
 
 use super::Error;
 
@@ -47,4 +48,16 @@ pub(super) fn print(text: &str) -> Result<Reader, Error> {
 /// Writes to standard error. Where that is not possible, there is nobody left to tell.
 pub(super) fn complain(text: impl std::fmt::Display) {
     let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// For programs. Invariant of both: what is printed has text keys and no serializer of its own that could fail.
+#[expect(clippy::expect_used)]
+pub(super) fn json(value: &impl Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("plain data is JSON")
+}
+
+/// For programs and people.
+#[expect(clippy::expect_used)]
+pub(super) fn yaml(value: &impl Serialize) -> String {
+    serde_saphyr::to_string(value).expect("plain data is YAML")
 }

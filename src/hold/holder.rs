@@ -222,9 +222,19 @@ impl Holder {
     fn mount(&self) -> Result<OwnedFd, Error> {
         let point = &self.places.mount_point;
         let error = |source| Error::Mount { path: point.clone(), source };
-        mounts::unmount_all(point).map_err(error)?;
+        let run_dir = self.places.socket.parent().unwrap_or(Path::new("/"));
+        let table = mounts::table().map_err(error)?;
+        let top = table.iter().rev().find(|mounted| mounted.path == *point && mounted.kind == mounts::TYPE);
+        if let Some(other) = top.filter(|mounted| mounted.source != run_dir) {
+            return Err(Error::Refused(format!(
+                "{} is mounted by the daemon of {}; choose another --mount-point",
+                point.display(),
+                other.source.display()
+            )));
+        }
+        mounts::unmount_fuse(point).map_err(error)?;
         fs::create_dir_all(point).map_err(error)?;
-        let device = mounts::mount_fuse(point).map_err(error)?;
+        let device = mounts::mount_fuse(point, run_dir).map_err(error)?;
         info!(path = %point.display(), "mounted");
         Ok(device)
     }
@@ -289,7 +299,7 @@ impl Holder {
         }
         self.kept = None;
         let ended = mounts::abort(&self.places.mount_point);
-        if let Err(error) = ended.and_then(|()| mounts::unmount_all(&self.places.mount_point)) {
+        if let Err(error) = ended.and_then(|()| mounts::unmount_fuse(&self.places.mount_point)) {
             warn!(%error, "cannot take the mount away");
         }
         info!("no server has come back: the last versions stay as they are");

@@ -22,10 +22,12 @@ pub(super) struct Mounted {
     pub(super) path: PathBuf,
     /// What it is.
     pub(super) kind: String,
+    /// What it is of: of ours, the run folder.
+    pub(super) source: PathBuf,
 }
 
 /// Mounts the file system afresh; answers with the kernel's end of it.
-pub(super) fn mount_fuse(point: &Path) -> io::Result<OwnedFd> {
+pub(super) fn mount_fuse(point: &Path, run_dir: &Path) -> io::Result<OwnedFd> {
     let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
     let options = format!(
         "fd={},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions",
@@ -36,7 +38,7 @@ pub(super) fn mount_fuse(point: &Path) -> io::Result<OwnedFd> {
         | MsFlags::MS_NODEV
         | MsFlags::MS_NOEXEC
         | MsFlags::MS_NOATIME;
-    mount(Some("claimfs"), point, Some(TYPE), flags, Some(options.as_str()))?;
+    mount(Some(run_dir), point, Some(TYPE), flags, Some(options.as_str()))?;
     Ok(device.into())
 }
 
@@ -49,9 +51,19 @@ pub(super) fn abort(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Takes everything away that is mounted on a path, the last first. What is in use goes when it is not.
+/// Takes away the file system that is mounted on a path. What is in use goes when it is not.
+pub(super) fn unmount_fuse(path: &Path) -> io::Result<()> {
+    unmount(path, |mounted| mounted.kind == TYPE)
+}
+
+/// Takes everything away that is mounted on a path of ours.
 pub(super) fn unmount_all(path: &Path) -> io::Result<()> {
-    let count = table()?.iter().filter(|mounted| mounted.path == path).count();
+    unmount(path, |_| true)
+}
+
+/// The last first, as often as there is something of that kind.
+fn unmount(path: &Path, what: impl Fn(&Mounted) -> bool) -> io::Result<()> {
+    let count = table()?.iter().filter(|mounted| mounted.path == path && what(mounted)).count();
     for _ in 0..count {
         match umount2(path, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
             Ok(()) | Err(nix::errno::Errno::EINVAL | nix::errno::Errno::ENOENT) => {}
@@ -137,7 +149,9 @@ fn parse(text: &str) -> Vec<Mounted> {
         let id = fields.next()?.parse().ok()?;
         let device = fields.nth(1)?.to_owned();
         let path = PathBuf::from(unescape(fields.nth(1)?));
-        Some(Mounted { id, device, path, kind: right.split(' ').next()?.to_owned() })
+        let mut fields = right.split(' ');
+        let kind = fields.next()?.to_owned();
+        Some(Mounted { id, device, path, kind, source: PathBuf::from(unescape(fields.next()?)) })
     };
     text.lines().filter_map(line).collect()
 }
@@ -169,14 +183,18 @@ mod tests {
     fn the_mount_table_is_read_as_it_is_written() {
         let table = parse(
             "36 35 98:0 /mnt1 /mnt/with\\040space rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n\
-             40 35 0:55 / /run/x ro shared:5 - fuse.claimfs claimfs ro,allow_other\nbroken\n",
+             40 35 0:55 / /run/x ro shared:5 - fuse.claimfs /run/claimfs ro,allow_other\nbroken\n",
         );
-        let expected = [(36, "98:0", "/mnt/with space", "ext3"), (40, "0:55", "/run/x", TYPE)];
-        let expected = expected.map(|(id, device, path, kind)| Mounted {
+        let expected = [
+            (36, "98:0", "/mnt/with space", "ext3", "/dev/root"),
+            (40, "0:55", "/run/x", TYPE, "/run/claimfs"),
+        ];
+        let expected = expected.map(|(id, device, path, kind, source)| Mounted {
             id,
             device: device.to_owned(),
             path: path.into(),
             kind: kind.to_owned(),
+            source: source.into(),
         });
         assert_eq!(table, expected);
     }

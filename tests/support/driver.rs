@@ -143,6 +143,8 @@ pub struct Machine {
     kubeconfig: PathBuf,
     /// What its daemons are started with besides.
     pub flags: Vec<&'static str>,
+    /// Where its daemons mount the file system, if not in its folder.
+    pub mount_point: Option<PathBuf>,
     /// What is done in a mount namespace of their own before, in the machine's folder.
     pub before: Option<&'static str>,
 }
@@ -163,6 +165,7 @@ impl Machine {
             node: node.to_owned(),
             kubeconfig: plane.kubeconfig().to_owned(),
             flags: Vec::new(),
+            mount_point: None,
             before: None,
         }
     }
@@ -200,10 +203,11 @@ impl Machine {
             ("--run-dir", "run"),
             ("--boot-id", "boot_id"),
             ("--dev", "dev"),
-            ("--mount-point", "metadata"),
         ] {
             command.arg(flag).arg(self.path(path));
         }
+        let mount_point = self.mount_point.clone().unwrap_or_else(|| self.path("metadata"));
+        command.arg("--mount-point").arg(mount_point);
         command.arg("--kubeconfig").arg(&self.kubeconfig).stdin(Stdio::null()).stderr(Stdio::piped());
         command
     }
