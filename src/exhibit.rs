@@ -7,7 +7,7 @@
 mod link;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
@@ -15,7 +15,7 @@ use std::{
 };
 
 use tokio::sync::oneshot;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use self::link::Link;
 use crate::{
@@ -57,11 +57,18 @@ pub enum Error {
 /// How many holders may die on us while we ask.
 const ATTEMPTS: usize = 5;
 
-/// Where a connection comes from.
+/// Where a connection is to come from.
 #[derive(Clone, Copy)]
 enum How {
     TakeOver,
     Afresh,
+}
+
+/// Where it came from.
+#[derive(Debug, Clone, Copy)]
+enum Taken {
+    Over,
+    New,
 }
 
 /// Which claims have which device.
@@ -100,6 +107,10 @@ pub struct Exhibit {
     prepared: Mutex<BTreeMap<ClaimUid, Arc<Prepared>>>,
     /// There once the tree is served.
     link: Mutex<Option<Link>>,
+    /// Claims about which nothing is known, but whose containers may still run.
+    spared: Mutex<BTreeSet<ClaimUid>>,
+    /// Held while anything is shown, hidden or served: these do not mix.
+    work: Mutex<()>,
 }
 
 impl Exhibit {
@@ -110,7 +121,16 @@ impl Exhibit {
             live.make_folder(&[Step::new(folder)]);
         }
         live.publish(&[Step::new("README")], |_| README.as_bytes().to_vec())?;
-        Ok(Self { driver, pool, places, live, prepared: Mutex::default(), link: Mutex::default() })
+        Ok(Self {
+            driver,
+            pool,
+            places,
+            live,
+            prepared: Mutex::default(),
+            link: Mutex::default(),
+            spared: Mutex::default(),
+            work: Mutex::default(),
+        })
     }
 
     /// What a runtime mounts where, for a request of a claim.
@@ -126,19 +146,24 @@ impl Exhibit {
 
     /// Makes the documents of a claim readable; in containers, too, once the tree is served.
     pub fn show(&self, prepared: Prepared, found: &Found) -> Result<(), Error> {
+        let _work = lock(&self.work);
         let prepared = Arc::new(prepared);
         self.publish(&prepared, found)?;
         lock(&self.prepared).insert(prepared.claim.uid.clone(), Arc::clone(&prepared));
-        match &*lock(&self.link) {
-            Some(link) => self.anchor(link, &prepared),
+        match &mut *lock(&self.link) {
+            Some(link) => {
+                self.live.settle();
+                self.anchor(link, &prepared)
+            }
             None => Ok(()),
         }
     }
 
     /// Takes the documents of a claim away; there need not be any.
     pub fn hide(&self, claim: &ClaimUid) -> Result<(), Error> {
-        if let Some(link) = &*lock(&self.link) {
-            link.client.drop_anchors(claim.clone())?;
+        let _work = lock(&self.work);
+        if let Some(link) = &mut *lock(&self.link) {
+            link.ask(&self.places, |holder| holder.drop_anchors(claim.clone()))?;
         }
         let prepared = lock(&self.prepared).remove(claim);
         self.live.remove(&by_uid(claim), 1)?;
@@ -150,10 +175,11 @@ impl Exhibit {
 
     /// Makes new versions of what a change of the inventory concerns.
     pub fn refresh(&self, found: &Found, owners: &Owners) -> Result<(), Error> {
+        let _work = lock(&self.work);
         let all: Vec<Arc<Prepared>> = lock(&self.prepared).values().cloned().collect();
-        for prepared in all {
-            self.publish(&prepared, found)?;
-        }
+        // One that fails does not keep the others from being right.
+        let published: Vec<_> = all.iter().map(|prepared| self.publish(prepared, found)).collect();
+        published.into_iter().collect::<Result<(), _>>()?;
         let folder = [Step::new("devices"), Step::new(self.pool.as_str())];
         self.live.make_folder(&folder);
         self.refresh_devices(found, found.devices.keys(), owners)?;
@@ -186,21 +212,43 @@ impl Exhibit {
     /// Puts the tree before the kernel: goes on with the connection of the one before us, or mounts afresh.
     /// Answers with what tells that the mount has gone away.
     pub fn serve(&self) -> Result<oneshot::Receiver<io::Result<()>>, Error> {
+        let _work = lock(&self.work);
         let mut place = lock(&self.link);
         // Where ours has just ended, there is nothing to take.
         let how = if place.is_some() { How::Afresh } else { How::TakeOver };
-        // The former link is closed only when the next one serves: the holder need not wait for anybody.
-        let (client, device, greeting) = self.obtain(how)?;
-        let (is_taken, copy) = (greeting.is_some(), copy(&device)?);
-        let server = Server::start(&self.live, Connection { device, greeting })?;
-        client.keep(server.greeting.clone(), None)?;
-        info!(mount_point = %self.places.mount_point.display(), taken_over = is_taken, "the metadata are served");
-        let opener = Opener::start().map_err(Error::Start)?;
-        let link = Link { client, opener, device: copy, greeting: server.greeting };
-        self.anchor_all(&link)?;
-        self.live.sweep()?;
+        let (mut link, mut ended, taken) = self.start(how)?;
+        let mut anchored = self.anchor_all(&mut link);
+        if let (Err(error), Taken::Over) = (&anchored, taken) {
+            warn!(%error, "what was taken over is of no use; mounting afresh");
+            (link, ended, _) = self.start(How::Afresh)?;
+            anchored = self.anchor_all(&mut link);
+        }
+        if let Err(error) = anchored {
+            // The others are right; to give up would help nobody.
+            error!(%error, "not every container can read about its devices");
+        }
+        if lock(&self.spared).is_empty() {
+            self.live.sweep()?;
+        }
         *place = Some(link);
-        Ok(server.ended)
+        Ok(ended)
+    }
+
+    /// Serves a connection.
+    fn start(&self, how: How) -> Result<(Link, oneshot::Receiver<io::Result<()>>, Taken), Error> {
+        let (client, device, greeting) = self.obtain(how)?;
+        let taken = if greeting.is_some() { Taken::Over } else { Taken::New };
+        let copy = device.try_clone().map_err(Error::Start)?;
+        let Server { ended, greeting } = Server::start(&self.live, Connection { device, greeting })?;
+        client.keep(greeting.clone(), None)?;
+        info!(mount_point = %self.places.mount_point.display(), ?taken, "the metadata are served");
+        let opener = Opener::start().map_err(Error::Start)?;
+        Ok((Link { client, opener, device: copy, greeting }, ended, taken))
+    }
+
+    /// Leaves what is mounted for these claims as it is.
+    pub fn spare(&self, claims: impl IntoIterator<Item = ClaimUid>) {
+        lock(&self.spared).extend(claims);
     }
 
     /// A holder, and the connection that it has for us. One that is just dying is not the last one.
@@ -227,10 +275,10 @@ impl Exhibit {
 
     /// Finds or starts a holder in the place of one that has died, and gives it what that one kept.
     pub fn restore(&self) -> Result<(), Error> {
+        let _work = lock(&self.work);
         let mut place = lock(&self.link);
         let Some(link) = &mut *place else { return Ok(()) };
         link.client = link::connect(&self.places)?;
-        link.opener = Opener::start().map_err(Error::Start)?;
         link.client.keep(link.greeting.clone(), Some(link.device.as_fd()))?;
         self.anchor_all(link)?;
         info!("there is a holder again");
@@ -243,29 +291,33 @@ impl Exhibit {
         &self.places.socket
     }
 
-    /// Anchors for all that is shown, and for nothing else.
-    fn anchor_all(&self, link: &Link) -> Result<(), Error> {
+    /// Anchors for all that is shown, and for nothing else. One that fails does not keep the others from it.
+    fn anchor_all(&self, link: &mut Link) -> Result<(), Error> {
         let all: Vec<Arc<Prepared>> = lock(&self.prepared).values().cloned().collect();
+        let mut outcome = Ok(());
+        self.live.settle();
         for prepared in &all {
-            self.anchor(link, prepared)?;
+            outcome = outcome.and(self.anchor(link, prepared));
         }
-        for claim in link.client.claims()? {
-            if !all.iter().any(|prepared| prepared.claim.uid == claim) {
+        for claim in link.ask(&self.places, Client::claims)? {
+            let is_known = all.iter().any(|prepared| prepared.claim.uid == claim);
+            if !is_known && !lock(&self.spared).contains(&claim) {
                 warn!(%claim, "taking away what is mounted for a claim that is not prepared");
-                link.client.drop_anchors(claim)?;
+                link.ask(&self.places, |holder| holder.drop_anchors(claim.clone()))?;
             }
         }
-        Ok(())
+        outcome
     }
 
-    fn anchor(&self, link: &Link, prepared: &Prepared) -> Result<(), Error> {
+    fn anchor(&self, link: &mut Link, prepared: &Prepared) -> Result<(), Error> {
         for request in prepared.requests() {
             let path = self.path(&by_uid(&prepared.claim.uid), request);
             let names: PathBuf = path.iter().map(Step::name).collect();
-            let on_host = self.places.mount_point.join(names);
-            let file = link.opener.open(&on_host)?;
+            let file = link.open(&self.places.mount_point.join(names))?;
             let inode = Tree::inode(&path).0;
-            link.client.anchor(prepared.claim.uid.clone(), request.clone(), inode, file.as_fd())?;
+            link.ask(&self.places, |holder| {
+                holder.anchor(prepared.claim.uid.clone(), request.clone(), inode, file.as_fd())
+            })?;
         }
         Ok(())
     }
@@ -317,10 +369,6 @@ fn by_name(claim: &ClaimRef) -> Vec<Step> {
         Step::new(claim.namespace.as_str()),
         Step::of(claim.name.as_str(), claim.uid.as_str()),
     ]
-}
-
-fn copy(device: &OwnedFd) -> Result<OwnedFd, Error> {
-    device.try_clone().map_err(Error::Start)
 }
 
 /// What is in it is whole at every moment, so a panic elsewhere does not spoil it.

@@ -10,6 +10,7 @@ use inotify::{Inotify, WatchDescriptor, WatchMask};
 use tokio::{sync::watch, time};
 use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use crate::{
     config::Config,
@@ -110,6 +111,9 @@ impl Inventory {
             (watched, found) = tokio::task::spawn_blocking(look).await??;
             snapshots.send_if_modified(|current| {
                 let changed = **current != found;
+                for notice in found.notices.iter().filter(|notice| !current.notices.contains(notice)) {
+                    warn!(%notice, "something is left out");
+                }
                 if changed {
                     *current = Arc::new(found);
                 }

@@ -248,6 +248,7 @@ impl<C: Claims> Shared<C> {
                 // Somebody may have removed it; where it is as it was, nothing is written.
                 self.show(&record)?;
                 self.cdi.write(&claim.uid, &record.spec)?;
+                self.journal.commit_if_begun(&claim.uid)?;
                 return Ok(self.answer(&record));
             }
             // It was deallocated and allocated anew without our being told.
@@ -349,6 +350,9 @@ impl<C: Claims> Shared<C> {
     /// Finishes what was prepared, undoes what was not, and forgets what another boot has left.
     fn recover(&self) -> Result<(), Error> {
         let Loaded { prepared, begun, unreadable } = self.journal.load()?;
+        if let Some(exhibit) = &self.exhibit {
+            exhibit.spare(unreadable.iter().cloned());
+        }
         for uid in begun {
             info!(%uid, "undoing a claim that was being prepared");
             self.take_down(&uid)?;

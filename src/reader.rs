@@ -265,8 +265,7 @@ impl Watch {
                     return Err(Error::Read { path, source: errno.into() });
                 }
             }
-            let is_new =
-                |polled: &PollFd<'_>| polled.revents().is_some_and(|it| it.contains(PollFlags::POLLPRI));
+            let is_new = |polled: &PollFd<'_>| polled.revents().is_some_and(|it| !it.is_empty());
             if let Some(index) = polled.iter().position(is_new) {
                 let (path, file) = &mut self.files[index];
                 *file = open(path)?;
@@ -298,7 +297,7 @@ mod tests {
         let error = parse(&document("v2", "new")).unwrap_err().to_string();
         assert!(error.contains("does not know: DeviceMetadata of metadata.resource.k8s.io/v2"), "{error}");
         for (text, expected) in
-            [("", "it is empty"), ("  \n", "it is empty"), ("{", "EOF"), ("[]", "invalid type")]
+            [("", "it is empty"), ("  \n", "it is empty"), ("{", "EOF"), ("[]", "does not know")]
         {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{text:?}: {error}");

@@ -373,6 +373,8 @@ async fn c44_c50_what_is_reported_is_published_and_a_taint_keeps_its_time() {
     let slices = setup.slices_become(|slices| gpu(slices)["attributes"]["speed"]["int"] == 7).await;
     assert_eq!(gpu(&slices)["taints"][0]["timeAdded"], long_ago);
     assert_eq!(slices[0]["spec"]["pool"]["generation"], 1);
+    report("healht: sick\n");
+    assert!(setup.daemon().wait_for("something is left out").contains("healht"));
     fs::remove_file(reports.path().join("gpu-1.yaml")).unwrap();
     setup.slices_become(|slices| gpu(slices)["taints"].is_null()).await;
 }

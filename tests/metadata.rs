@@ -309,6 +309,47 @@ async fn a_daemon_that_does_not_come_back_leaves_its_last_word() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root and Go: hack/test runs it"]
+async fn a_holder_that_hangs_fails_the_prepare_and_confuses_nothing() {
+    let (mut setup, _reports) = setup("hangs", &[]).await;
+    let [first, second] = [setup.claim("a", &[("r", "gpu-0")]), setup.claim("b", &[("r", "gpu-1")])];
+    setup.prepare(&first).await.unwrap();
+    let holder = setup.machine.holders()[0];
+    kill(holder, Signal::SIGSTOP).unwrap();
+    let refused = setup.prepare(&second).await.unwrap_err();
+    assert!(refused.contains("holder"), "{refused}");
+    kill(holder, Signal::SIGCONT).unwrap();
+    let devices = setup.prepare(&second).await.unwrap();
+    // It is really prepared: a crash does not undo it, and its file is its own.
+    setup.restart(drop).await;
+    assert_eq!(setup.machine.specs().len(), 2);
+    assert_eq!(setup.prepare(&second).await.unwrap(), devices);
+    let anchor = setup.machine.path(&format!("run/anchors/{}/r", second.uid));
+    assert!(fs::read_to_string(anchor).unwrap().contains(&second.name));
+    setup.unprepare(&second).await.unwrap();
+    setup.unprepare(&first).await.unwrap();
+    assert_eq!((setup.machine.specs(), setup.machine.journal()), (vec![], vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn a_mount_that_is_taken_away_is_made_again() {
+    let (mut setup, _reports) = setup("unmounted", &[]).await;
+    let claim = setup.claim("a", &[("r", "gpu-0")]);
+    let devices = setup.prepare(&claim).await.unwrap();
+    let reader = reader(&setup, &devices, &file(&claim, "r"));
+    let place = setup.machine.path("metadata");
+    setup.end_and(drop, || nix::mount::umount2(&place, nix::mount::MntFlags::MNT_DETACH).unwrap()).await;
+    assert!(fs::read_to_string(place.join("README")).is_ok());
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let anchor = setup.machine.path(&format!("run/anchors/{}/r", claim.uid));
+    while !fs::read_to_string(&anchor).is_ok_and(|text| text.contains(&claim.name)) {
+        assert!(Instant::now() < deadline);
+    }
+    assert!(counted(reader).0 > 10);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
 async fn the_mount_of_another_daemon_is_left_alone() {
     let (first, _reports) = setup("first", &[]).await;
     let place = first.machine.path("metadata");

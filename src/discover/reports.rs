@@ -7,6 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
     io::{self, Read},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
@@ -70,7 +71,9 @@ pub(super) fn folders(config: &Config) -> BTreeSet<PathBuf> {
 }
 
 fn read(path: &Path) -> io::Result<Option<String>> {
-    let file = match File::open(path) {
+    // Whatever it is, it must not keep us waiting.
+    let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path);
+    let file = match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
     };

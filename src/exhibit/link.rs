@@ -2,14 +2,15 @@
 
 use std::{
     fs, io,
-    os::fd::OwnedFd,
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
     process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use super::Error;
-use crate::hold::{Client, Opener, Places};
+use crate::hold::{self, Client, Opener, Places};
 
 /// A process starts in milliseconds; a machine under load takes longer.
 const START_WITHIN: Duration = Duration::from_secs(10);
@@ -21,6 +22,36 @@ pub(super) struct Link {
     pub(super) opener: Opener,
     pub(super) device: OwnedFd,
     pub(super) greeting: Vec<u8>,
+}
+
+impl Link {
+    /// Asks the holder. Where the line is broken, over another one: an answer that comes late must not be
+    /// taken for that to the next question.
+    pub(super) fn ask<T>(
+        &mut self,
+        places: &Places,
+        question: impl Fn(&Client) -> Result<T, hold::Error>,
+    ) -> Result<T, Error> {
+        match question(&self.client) {
+            Err(error) if error.is_the_line() => {
+                self.client = connect(places)?;
+                self.client.keep(self.greeting.clone(), Some(self.device.as_fd()))?;
+                Ok(question(&self.client)?)
+            }
+            answer => Ok(answer?),
+        }
+    }
+
+    /// Opens a file of the file system, if need be by another process than before.
+    pub(super) fn open(&mut self, path: &Path) -> Result<OwnedFd, Error> {
+        match self.opener.open(path) {
+            Err(error) if error.is_the_line() => {
+                self.opener = Opener::start().map_err(Error::Start)?;
+                Ok(self.opener.open(path)?)
+            }
+            file => Ok(file?),
+        }
+    }
 }
 
 /// The holder that runs, or one that is started now.
@@ -42,7 +73,7 @@ pub(super) fn connect(places: &Places) -> Result<Client, Error> {
 }
 
 fn start(places: &Places) -> io::Result<std::process::Child> {
-    let folder = places.socket.parent().unwrap_or(std::path::Path::new("/"));
+    let folder = places.socket.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(folder)?;
     // Not on our own: whoever reads that waits for its end.
     let log = fs::File::create(folder.join("hold.log"))?;

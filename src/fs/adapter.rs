@@ -24,16 +24,19 @@ const BLOCK: u32 = 512;
 
 /// Readers that wait for a newer version than the one they have.
 #[derive(Default)]
-pub(super) struct Waiting(Mutex<HashMap<Inode, Vec<PollNotifier>>>);
+pub(super) struct Waiting(Mutex<HashMap<Inode, HashMap<u64, PollNotifier>>>);
 
 impl Waiting {
+    /// Each open file waits once, however often it asks.
     fn add(&self, inode: Inode, notifier: PollNotifier) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(inode).or_default().push(notifier);
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.entry(inode).or_default().insert(notifier.handle().0, notifier);
     }
 
     /// Those who wait for a file; they wait no longer.
     pub(super) fn take(&self, inode: Inode) -> Vec<PollNotifier> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&inode).unwrap_or_default()
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.remove(&inode).unwrap_or_default().into_values().collect()
     }
 }
 

@@ -1,9 +1,35 @@
 //! What the rest of the daemon says to the file system: publish this, remove that.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
-use std::{collections::HashMap, time::SystemTime};
+use std::{
+    collections::HashMap,
+    time::{Duration, SystemTime},
+};
 
 use super::{Error, Handle, Inode, Kind, Refusal, Step, Store, Tree, Version, tree::Change};
+
+/// Whoever tells the kernel what has changed.
+struct Listener {
+    news: mpsc::Sender<News>,
+    /// Whether the kernel can know names from one who served before.
+    before: Predecessor,
+}
+
+/// Whether a connection was served before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Predecessor {
+    None,
+    Some,
+}
+
+/// What the kernel is to be told, and by when somebody wants to know that it was.
+pub(super) enum News {
+    Change(Change),
+    Told(mpsc::Sender<()>),
+}
+
+/// Far longer than the kernel takes.
+const TELL_WITHIN: Duration = Duration::from_secs(2);
 
 /// The tree and its versions.
 pub struct Live {
@@ -11,7 +37,7 @@ pub struct Live {
     store: Store,
     /// Up to which version of a file somebody may have opened it before us.
     inherited: Mutex<HashMap<Inode, u64>>,
-    changes: Mutex<Option<mpsc::Sender<Change>>>,
+    changes: Mutex<Option<Listener>>,
     /// Held while a version is made of the one before.
     publishing: Mutex<()>,
 }
@@ -64,7 +90,7 @@ impl Live {
         }
         let inherited = self.store.inherit(inode)?;
         if let Some(version) = &inherited {
-            lock(&self.inherited).insert(inode, version.id);
+            lock(&self.inherited).insert(inode, version.generation);
         }
         Ok(inherited.map(Arc::new))
     }
@@ -72,6 +98,7 @@ impl Live {
     /// Removes a file or folder with all that is in it, and the folders above that it leaves empty, but for
     /// the first `stay` of the path.
     pub fn remove(&self, path: &[Step], stay: usize) -> Result<(), Error> {
+        let _one_at_a_time = lock(&self.publishing);
         let (files, changes) = {
             let mut tree = self.write();
             (files(&tree, Tree::inode(path)), tree.remove(path, stay))
@@ -86,6 +113,7 @@ impl Live {
 
     /// Forgets versions of files that are not there any more.
     pub fn sweep(&self) -> Result<(), Error> {
+        let _one_at_a_time = lock(&self.publishing);
         self.store.retain(|inode| self.read().kind(inode).is_ok())
     }
 
@@ -144,7 +172,8 @@ impl Live {
     }
 
     fn drop_unless_needed(&self, inode: Inode, version: &Version) -> Result<(), Error> {
-        let is_inherited = lock(&self.inherited).get(&inode).is_some_and(|newest| version.id <= *newest);
+        let is_inherited =
+            lock(&self.inherited).get(&inode).is_some_and(|newest| version.generation <= *newest);
         let handle = Handle { inode, id: version.id };
         let tree = self.read();
         if is_inherited || tree.is_open(handle) || !tree.is_old(handle) {
@@ -153,17 +182,37 @@ impl Live {
         self.store.remove(inode, version)
     }
 
-    /// Where changes are told from now on.
-    pub(super) fn tell_to(&self, changes: mpsc::Sender<Change>) {
-        *lock(&self.changes) = Some(changes);
+    /// Where changes are told from now on; first of all that every file may have changed, because whoever
+    /// listens has missed what came before.
+    pub(super) fn tell_to(&self, news: mpsc::Sender<News>, before: Predecessor) {
+        *lock(&self.changes) = Some(Listener { news, before });
+        let all = self.read().files();
+        self.tell(all.into_iter().map(Change::Content).collect());
     }
 
     fn tell(&self, changes: Vec<Change>) {
         let told = lock(&self.changes);
+        let Some(Listener { news, before }) = told.as_ref() else { return };
         for change in changes {
-            // Whoever does not listen any more asks anew when it comes back.
-            let _ = told.as_ref().map(|told| told.send(change));
+            // A name that nobody can know need not be forgotten.
+            if *before == Predecessor::Some || !matches!(change, Change::NewName(..)) {
+                // Whoever does not listen any more asks anew when it comes back.
+                let _ = news.send(News::Change(change));
+            }
         }
+    }
+
+    /// Waits until the kernel has been told all that was said so far: what it forgets after a file was looked
+    /// up is not there to be mounted.
+    pub fn settle(&self) {
+        let (told, wait) = mpsc::channel();
+        if let Some(Listener { news, .. }) = &*lock(&self.changes) {
+            let _ = news.send(News::Told(told));
+        } else {
+            return;
+        }
+        // Without an answer the next step fails by itself.
+        let _ = wait.recv_timeout(TELL_WITHIN);
     }
 
     /// The tree is whole at every moment, so a panic elsewhere does not spoil it.

@@ -16,6 +16,7 @@ use tracing::{debug, warn};
 use super::{
     Error, Live,
     adapter::{Adapter, Waiting},
+    live::{News, Predecessor},
     tree::Change,
 };
 
@@ -58,7 +59,7 @@ impl Server {
         nix::unistd::write(&device, &first).map_err(|errno| Error::Serve(errno.into()))?;
         let notifier = session.notifier();
         let (changes, to_tell) = mpsc::channel();
-        live.tell_to(changes);
+        live.tell_to(changes, if is_fresh { Predecessor::None } else { Predecessor::Some });
         let (end, ended) = oneshot::channel();
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             thread::Builder::new().name(name.to_owned()).spawn(work).map_err(Error::Serve)
@@ -131,8 +132,16 @@ fn notification(code: i32) -> [u8; 16] {
 }
 
 /// Tells the kernel what it must not remember any more, and readers that there is something new.
-fn tell(notifier: &Notifier, waiting: &Waiting, changes: &mpsc::Receiver<Change>) {
-    for change in changes {
+fn tell(notifier: &Notifier, waiting: &Waiting, all: &mpsc::Receiver<News>) {
+    for news in all {
+        let change = match news {
+            News::Change(change) => change,
+            News::Told(somebody) => {
+                // It may have stopped waiting.
+                let _ = somebody.send(());
+                continue;
+            }
+        };
         let told = match &change {
             Change::Content(inode) => {
                 for reader in waiting.take(*inode) {
@@ -141,7 +150,9 @@ fn tell(notifier: &Notifier, waiting: &Waiting, changes: &mpsc::Receiver<Change>
                 }
                 notifier.inval_inode(INodeNo(inode.0), 0, 0)
             }
-            Change::Name(folder, name) => notifier.inval_entry(INodeNo(folder.0), OsStr::new(name)),
+            Change::Name(folder, name) | Change::NewName(folder, name) => {
+                notifier.inval_entry(INodeNo(folder.0), OsStr::new(name))
+            }
         };
         match told {
             Ok(()) => {}

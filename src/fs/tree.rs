@@ -130,6 +130,8 @@ pub(super) enum Change {
     Content(Inode),
     /// The name in this folder means something else, or nothing.
     Name(Inode, String),
+    /// The name in this folder is new, as far as this process knows.
+    NewName(Inode, String),
 }
 
 /// All folders and files.
@@ -199,9 +201,12 @@ impl Tree {
         };
         let before = names.insert(step.name.clone(), inode);
         self.nodes.insert(inode, Node { parent, content });
-        if let Some(before) = before {
-            self.detach(before);
-            changes.push(Change::Name(parent, step.name.clone()));
+        match before {
+            Some(before) => {
+                changes.push(Change::Name(parent, step.name.clone()));
+                self.detach(before, changes);
+            }
+            None => changes.push(Change::NewName(parent, step.name.clone())),
         }
         inode
     }
@@ -227,18 +232,29 @@ impl Tree {
                 names.remove(name);
                 changes.push(Change::Name(parent, name.clone()));
             }
-            self.detach(inode);
+            self.detach(inode, &mut changes);
         }
         changes
     }
 
-    /// Forgets a node and all below it. What is open of it can still be read.
-    fn detach(&mut self, inode: Inode) {
-        if let Some(Node { content: Content::Folder(names), .. }) = self.nodes.remove(&inode) {
-            for child in names.into_values() {
-                self.detach(child);
+    /// Forgets a node and all below it. What is open of it can still be read, and whoever waits for a newer
+    /// version waits no longer.
+    fn detach(&mut self, inode: Inode, changes: &mut Vec<Change>) {
+        match self.nodes.remove(&inode).map(|node| node.content) {
+            Some(Content::Folder(names)) => {
+                for child in names.into_values() {
+                    self.detach(child, changes);
+                }
             }
+            Some(Content::File(_)) => changes.push(Change::Content(inode)),
+            None => {}
         }
+    }
+
+    /// Every file.
+    pub(super) fn files(&self) -> Vec<Inode> {
+        let is_file = |node: &Node| matches!(node.content, Content::File(_));
+        self.nodes.iter().filter(|(_, node)| is_file(node)).map(|(inode, _)| *inode).collect()
     }
 
     /// What has a name in a folder.
@@ -370,9 +386,12 @@ mod tests {
         tree.make_folders(&path("a"));
         tree.put(&path("a/x/1"), version(1));
         tree.put(&path("a/x/2"), version(1));
-        assert_eq!(tree.remove(&path("a/x/1"), 1).len(), 1);
+        let names_of = |changes: Vec<Change>| {
+            changes.into_iter().filter(|change| matches!(change, Change::Name(..))).count()
+        };
+        assert_eq!(names_of(tree.remove(&path("a/x/1"), 1)), 1);
         assert_eq!(names(&tree, "a/x"), ["2"]);
-        assert_eq!(tree.remove(&path("a/x/2"), 1).len(), 2);
+        assert_eq!(names_of(tree.remove(&path("a/x/2"), 1)), 2);
         assert_eq!((names(&tree, ""), names(&tree, "a")), (vec![String::from("a")], vec![]));
         tree.remove(&path("a/never"), 1);
         assert_eq!(tree.nodes.len(), 2, "nothing is forgotten to be forgotten");
@@ -386,7 +405,7 @@ mod tests {
         let changes = tree.put(&path("a/c#u2/f"), version(1));
         let second = tree.lookup(Tree::inode(&path("a")), "c").unwrap().inode;
         assert_ne!(first, second);
-        assert_eq!(changes, [Change::Name(Tree::inode(&path("a")), String::from("c"))]);
+        assert!(changes.contains(&Change::Name(Tree::inode(&path("a")), String::from("c"))));
         // The late end of the first does not touch the second.
         tree.remove(&path("a/c#u1"), 1);
         assert_eq!(tree.lookup(Tree::inode(&path("a")), "c").unwrap().inode, second);

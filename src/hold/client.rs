@@ -38,10 +38,10 @@ impl Client {
         let error = |errno: nix::errno::Errno| Error::Socket { path: path.to_owned(), source: errno.into() };
         let ours =
             socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).map_err(error)?;
-        connect(ours.as_raw_fd(), &UnixAddr::new(path).map_err(error)?).map_err(error)?;
         let timeout = TimeVal::milliseconds(i64::try_from(TIMEOUT.as_millis()).unwrap_or(i64::MAX));
         setsockopt(&ours, ReceiveTimeout, &timeout).map_err(error)?;
         setsockopt(&ours, SendTimeout, &timeout).map_err(error)?;
+        connect(ours.as_raw_fd(), &UnixAddr::new(path).map_err(error)?).map_err(error)?;
         Ok(Self { socket: ours, path: path.to_owned() })
     }
 

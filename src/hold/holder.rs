@@ -176,6 +176,10 @@ impl Holder {
     ) -> Result<(Answer, Option<OwnedFd>), Error> {
         match request {
             Request::Take => {
+                // What is not mounted any more is of no use to anybody.
+                if !self.is_mounted()? {
+                    self.kept = None;
+                }
                 let Some(Kept { device, greeting: Some(greeting) }) = &self.kept else {
                     return Ok((Answer::Nothing, None));
                 };
@@ -222,10 +226,7 @@ impl Holder {
     fn mount(&self) -> Result<OwnedFd, Error> {
         let point = &self.places.mount_point;
         let error = |source| Error::Mount { path: point.clone(), source };
-        let run_dir = self.places.socket.parent().unwrap_or(Path::new("/"));
-        let table = mounts::table().map_err(error)?;
-        let top = table.iter().rev().find(|mounted| mounted.path == *point && mounted.kind == mounts::TYPE);
-        if let Some(other) = top.filter(|mounted| mounted.source != run_dir) {
+        if let Some(other) = self.mounted()?.filter(|mounted| mounted.source != self.run_dir()) {
             return Err(Error::Refused(format!(
                 "{} is mounted by the daemon of {}; choose another --mount-point",
                 point.display(),
@@ -234,9 +235,27 @@ impl Holder {
         }
         mounts::unmount_fuse(point).map_err(error)?;
         fs::create_dir_all(point).map_err(error)?;
-        let device = mounts::mount_fuse(point, run_dir).map_err(error)?;
+        let device = mounts::mount_fuse(point, self.run_dir()).map_err(error)?;
         info!(path = %point.display(), "mounted");
         Ok(device)
+    }
+
+    fn run_dir(&self) -> &Path {
+        self.places.socket.parent().unwrap_or(Path::new("/"))
+    }
+
+    /// What of our kind is mounted on the mount point, by whomever.
+    fn mounted(&self) -> Result<Option<mounts::Mounted>, Error> {
+        let table = mounts::table();
+        let table = table.map_err(|source| Error::Mount { path: self.places.mount_point.clone(), source })?;
+        let is_there = |mounted: &mounts::Mounted| {
+            mounted.path == self.places.mount_point && mounted.kind == mounts::TYPE
+        };
+        Ok(table.into_iter().rev().find(is_there))
+    }
+
+    fn is_mounted(&self) -> Result<bool, Error> {
+        Ok(self.mounted()?.is_some_and(|mounted| mounted.source == self.run_dir()))
     }
 
     /// Puts a file where containers mount it, unless it is there already. It must be one of the file system
@@ -298,9 +317,12 @@ impl Holder {
             warn!(%error, "cannot leave the last versions behind");
         }
         self.kept = None;
-        let ended = mounts::abort(&self.places.mount_point);
-        if let Err(error) = ended.and_then(|()| mounts::unmount_fuse(&self.places.mount_point)) {
-            warn!(%error, "cannot take the mount away");
+        // Not that of another daemon, which may have come there since.
+        if matches!(self.is_mounted(), Ok(true)) {
+            let ended = mounts::abort(&self.places.mount_point);
+            if let Err(error) = ended.and_then(|()| mounts::unmount_fuse(&self.places.mount_point)) {
+                warn!(%error, "cannot take the mount away");
+            }
         }
         info!("no server has come back: the last versions stay as they are");
     }
@@ -328,7 +350,11 @@ impl Holder {
 fn newest(folder: &Path) -> io::Result<std::ffi::OsString> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)? {
-        names.push(entry?.file_name());
+        let name = entry?.file_name();
+        // What begins with a dot was never finished.
+        if !name.to_string_lossy().starts_with('.') {
+            names.push(name);
+        }
     }
     names.sort();
     names.pop().ok_or_else(|| io::Error::other("no version is kept"))

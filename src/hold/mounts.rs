@@ -78,7 +78,10 @@ fn unmount(path: &Path, what: impl Fn(&Mounted) -> bool) -> io::Result<()> {
 pub(super) fn cover_first(path: &Path, by: BorrowedFd<'_>) -> io::Result<()> {
     bind(&through(by), path)?;
     for propagation in [MsFlags::MS_PRIVATE, MsFlags::MS_SHARED] {
-        mount(None::<&str>, path, None::<&str>, propagation, None::<&str>)?;
+        if let Err(errno) = mount(None::<&str>, path, None::<&str>, propagation, None::<&str>) {
+            unmount_all(path)?;
+            return Err(errno.into());
+        }
     }
     Ok(())
 }
@@ -139,7 +142,8 @@ pub(super) fn mount_of(descriptor: BorrowedFd<'_>) -> io::Result<u64> {
 
 /// What is mounted, in the order in which it was.
 pub(super) fn table() -> io::Result<Vec<Mounted>> {
-    Ok(parse(&fs::read_to_string("/proc/self/mountinfo")?))
+    // Others may call theirs what they like.
+    Ok(parse(&String::from_utf8_lossy(&fs::read("/proc/self/mountinfo")?)))
 }
 
 fn parse(text: &str) -> Vec<Mounted> {

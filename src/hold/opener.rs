@@ -12,6 +12,7 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    thread,
 };
 
 use nix::sys::{
@@ -30,7 +31,7 @@ const TIMEOUT: i64 = 5;
 /// A process that opens files for us.
 pub struct Opener {
     socket: OwnedFd,
-    child: Child,
+    child: Option<Child>,
 }
 
 impl Opener {
@@ -45,26 +46,29 @@ impl Opener {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        Ok(Self { socket, child })
+        Ok(Self { socket, child: Some(child) })
     }
 
     /// The file, without the right to read it.
     pub fn open(&self, path: &Path) -> Result<OwnedFd, Error> {
         let error = |source| Error::Open { path: path.to_owned(), source };
-        send(self.socket.as_fd(), &path, None).map_err(error)?;
+        let line = |source| Error::Socket { path: path.to_owned(), source };
+        send(self.socket.as_fd(), &path, None).map_err(line)?;
         match receive::<Result<(), String>>(self.socket.as_fd())? {
             Some((Ok(()), Some(file))) => Ok(file),
             Some((Err(reason), _)) => Err(error(io::Error::other(reason))),
-            _ => Err(error(io::ErrorKind::UnexpectedEof.into())),
+            _ => Err(line(io::ErrorKind::UnexpectedEof.into())),
         }
     }
 }
 
-/// It ends by itself when its socket closes; this only takes note of it.
+/// It can be waiting for a server that is gone, so its end is not waited for here.
 impl Drop for Opener {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.try_wait();
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            thread::spawn(move || child.wait());
+        }
     }
 }
 

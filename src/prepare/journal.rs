@@ -179,6 +179,14 @@ impl Journal {
         fs::rename(self.file(claim, BEGUN), &path).map_err(|source| Error::Write { path, source })
     }
 
+    /// The second phase of a claim whose undoing has failed in between; most have it behind them.
+    pub(super) fn commit_if_begun(&self, claim: &ClaimUid) -> Result<(), Error> {
+        match self.commit(claim) {
+            Err(Error::Write { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(()),
+            outcome => outcome,
+        }
+    }
+
     /// There need not be one.
     pub(super) fn remove(&self, claim: &ClaimUid) -> Result<(), Error> {
         for extension in [BEGUN, CORRUPT, PREPARED] {
