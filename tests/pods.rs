@@ -145,6 +145,12 @@ fn specs_with_everything_are_injected() {
         .replace(golden_uid, &uid)
         .replace("claimfs.dev/device", &format!("{driver}/device"))
         .replace("DEVICE_FPGA", "DEVICE_R");
+    // Beside what the configuration says there is the file with the metadata.
+    let [mut spec, expected]: [serde_json::Value; 2] =
+        [spec, expected].map(|text| serde_json::from_str(&text).unwrap());
+    let mounts = spec["devices"][0]["containerEdits"]["mounts"].as_array_mut().unwrap();
+    let metadata = mounts.pop().unwrap();
+    assert!(metadata["containerPath"].as_str().unwrap().ends_with(&format!("{driver}-metadata.json")));
     assert_eq!(spec, expected);
     let deadline = Instant::now() + DEADLINE;
     let log = loop {
