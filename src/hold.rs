@@ -12,6 +12,7 @@ mod opener;
 
 use std::{
     fs, io,
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -90,7 +91,9 @@ pub struct Places {
 impl Places {
     /// In a run folder. The paths are those of the mount table, which knows no links: `/var/run` is one.
     pub fn new(run_dir: &Path, mount_point: &Path, grace: Duration) -> Result<Self, Error> {
-        let run_dir = resolve(run_dir)?;
+        let error = |source| Error::Socket { path: run_dir.to_owned(), source };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(run_dir).map_err(error)?;
+        let run_dir = run_dir.canonicalize().map_err(error)?;
         Ok(Self {
             socket: run_dir.join("hold.sock"),
             mount_point: resolve(mount_point)?,

@@ -46,6 +46,9 @@ async fn setup(node: &str, flags: &[&'static str]) -> (Setup, TempDir) {
         format!("reports: {}\nsources: [{{name: gpu, simulated: {{count: 8}}}}]", reports.path().display());
     let mut machine = Machine::new(Cluster::shared_control_plane(), node, &config);
     machine.flags = flags.to_vec();
+    // As /var/run is: mount tables know no links.
+    fs::create_dir(machine.path("real-run")).unwrap();
+    std::os::unix::fs::symlink("real-run", machine.path("run")).unwrap();
     (Setup::on(machine, Behaviour::default()).await, reports)
 }
 

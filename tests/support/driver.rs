@@ -225,7 +225,8 @@ impl Machine {
 
     /// The holders of this machine, in whatever namespace they are.
     pub fn holders(&self) -> Vec<Pid> {
-        let run_dir = self.path("run");
+        // As the daemon tells it: without links.
+        let run_dir = self.path("run").canonicalize().unwrap_or_else(|_| self.path("run"));
         let is_one = |pid: &Pid| {
             let arguments = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let arguments: Vec<&str> = arguments.split('\0').collect();
