@@ -108,11 +108,12 @@ async fn main() {
         env::var("CLAIMFS_BENCH_HELPER").expect("hack/bench builds the peer and sets CLAIMFS_BENCH_HELPER");
     let plane = Cluster::shared_control_plane();
     let config = format!("sources: [{{name: gpu, simulated: {{count: {CLAIMS}}}}}]");
-    let machine = Machine::new(plane, NODE, &config);
+    // Made first, so that it goes last: the machine unmounts what is in it.
     // As on a node: /run and /var/run/cdi are in memory, /var/lib/kubelet is on a disk.
     let on_disk = env::args().any(|argument| argument == "--on-disk");
     let memory = if on_disk { tempfile::TempDir::new() } else { tempfile::TempDir::new_in("/dev/shm") };
     let memory = memory.unwrap();
+    let machine = Machine::new(plane, NODE, &config);
     for folder in ["run", "cdi", "peer-cdi"] {
         fs::create_dir(memory.path().join(folder)).unwrap();
         std::os::unix::fs::symlink(memory.path().join(folder), machine.path(folder)).unwrap();

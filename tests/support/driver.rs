@@ -223,10 +223,14 @@ impl Machine {
         Path::new(&format!("/proc/{}/root", daemon.id())).join(inside.strip_prefix("/").unwrap())
     }
 
+    /// As the daemon tells it: without links.
+    fn run_dir(&self) -> PathBuf {
+        self.path("run").canonicalize().unwrap_or_else(|_| self.path("run"))
+    }
+
     /// The holders of this machine, in whatever namespace they are.
     pub fn holders(&self) -> Vec<Pid> {
-        // As the daemon tells it: without links.
-        let run_dir = self.path("run").canonicalize().unwrap_or_else(|_| self.path("run"));
+        let run_dir = self.run_dir();
         let is_one = |pid: &Pid| {
             let arguments = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let arguments: Vec<&str> = arguments.split('\0').collect();
@@ -256,9 +260,12 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         self.kill_holders();
+        // A run folder can be a link to somewhere else.
+        let folders = [self.folder.path().to_owned(), self.run_dir()];
         let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let paths = table.lines().filter_map(|line| line.split(' ').nth(4));
-        let ours: Vec<&str> = paths.filter(|path| Path::new(path).starts_with(self.folder.path())).collect();
+        let is_ours = |path: &&str| folders.iter().any(|folder| Path::new(path).starts_with(folder));
+        let ours: Vec<&str> = paths.filter(is_ours).collect();
         for path in ours.iter().rev() {
             let _ = nix::mount::umount2(*path, nix::mount::MntFlags::MNT_DETACH);
         }
