@@ -8,7 +8,7 @@ use std::{
         fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
         unix::fs::{DirBuilderExt, PermissionsExt},
     },
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -25,9 +25,9 @@ use tracing::{info, warn};
 use super::{
     Answer, Error, Places, Request,
     message::{receive, send},
-    mounts,
+    mounts::{self, Mounted},
 };
-use crate::device::{ClaimUid, RequestName};
+use crate::device::ClaimUid;
 
 /// A server, the one that replaces it, and somebody who asks.
 const MAX_CALLERS: usize = 8;
@@ -40,10 +40,22 @@ pub struct Holder {
     /// Which of the callers serves.
     server: Option<usize>,
     kept: Option<Kept>,
-    anchors: BTreeMap<ClaimUid, BTreeMap<RequestName, u64>>,
+    /// The file system as it is mounted now.
+    point: Option<Mounted>,
+    /// What containers mount, by path. Read from the mount table once: it grows with every claim, and the
+    /// kernel takes as long for it as for everything else together.
+    anchors: BTreeMap<PathBuf, Anchor>,
     /// When readers have waited long enough for a server that is gone.
     deadline: Option<Instant>,
     _lock: Flock<fs::File>,
+}
+
+/// What is mounted for a request.
+struct Anchor {
+    /// The number of the file system that its file is of.
+    device: String,
+    /// Which file it is, for its versions; unknown until its server has said so.
+    inode: Option<u64>,
 }
 
 /// The kernel's end, and what it said first.
@@ -71,13 +83,19 @@ impl Holder {
         written.map_err(at(&lock_path))?;
         let listener = listen_on(&places.socket).map_err(at(&places.socket))?;
         fs::create_dir_all(&places.anchors).map_err(at(&places.anchors))?;
+        let table = mounts::table().map_err(at(&places.anchors))?;
+        let anchors = table.into_iter().filter(|mounted| mounted.path.starts_with(&places.anchors));
+        // Of several on one path the last is the one that is seen.
+        let anchors =
+            anchors.map(|mounted| (mounted.path, Anchor { device: mounted.device, inode: None })).collect();
         Ok(Self {
             places,
             listener,
             callers: Vec::new(),
             server: None,
             kept: None,
-            anchors: BTreeMap::new(),
+            point: None,
+            anchors,
             deadline: None,
             _lock: lock,
         })
@@ -163,9 +181,11 @@ impl Holder {
         }
     }
 
-    fn served_by(&mut self, caller: usize) {
+    fn served_by(&mut self, caller: usize) -> Result<(), Error> {
+        self.point = self.mounted()?;
         self.server = Some(caller);
         self.deadline = None;
+        Ok(())
     }
 
     fn answer(
@@ -185,14 +205,14 @@ impl Holder {
                 };
                 let answer = Answer::Taken { greeting: greeting.clone() };
                 let device = self.copy(device)?;
-                self.served_by(caller);
+                self.served_by(caller)?;
                 Ok((answer, Some(device)))
             }
             Request::Mount => {
                 let device = self.mount()?;
                 let copy = self.copy(&device)?;
                 self.kept = Some(Kept { device, greeting: None });
-                self.served_by(caller);
+                self.served_by(caller)?;
                 Ok((Answer::Done, Some(copy)))
             }
             Request::Keep { greeting } => {
@@ -202,13 +222,12 @@ impl Holder {
                     (None, None) => return Err(Error::Refused(String::from("there is nothing to keep"))),
                 };
                 self.kept = Some(Kept { device, greeting: Some(greeting) });
-                self.served_by(caller);
+                self.served_by(caller)?;
                 Ok((Answer::Done, None))
             }
             Request::Anchor { claim, request, inode } => {
                 let file = descriptor.ok_or_else(|| Error::Refused(String::from("no file came along")))?;
-                self.anchor(&claim, &request, file.as_fd())?;
-                self.anchors.entry(claim).or_default().insert(request, inode);
+                self.anchor(self.places.anchor(&claim, &request), inode, file.as_fd())?;
                 Ok((Answer::Done, None))
             }
             Request::Drop { claim } => {
@@ -245,12 +264,11 @@ impl Holder {
     }
 
     /// What of our kind is mounted on the mount point, by whomever.
-    fn mounted(&self) -> Result<Option<mounts::Mounted>, Error> {
+    fn mounted(&self) -> Result<Option<Mounted>, Error> {
         let table = mounts::table();
         let table = table.map_err(|source| Error::Mount { path: self.places.mount_point.clone(), source })?;
-        let is_there = |mounted: &mounts::Mounted| {
-            mounted.path == self.places.mount_point && mounted.kind == mounts::TYPE
-        };
+        let is_there =
+            |mounted: &Mounted| mounted.path == self.places.mount_point && mounted.kind == mounts::TYPE;
         Ok(table.into_iter().rev().find(is_there))
     }
 
@@ -260,43 +278,47 @@ impl Holder {
 
     /// Puts a file where containers mount it, unless it is there already. It must be one of the file system
     /// that is mounted now; that is seen without asking the file system.
-    fn anchor(&self, claim: &ClaimUid, request: &RequestName, file: BorrowedFd<'_>) -> Result<(), Error> {
-        let path = self.places.anchor(claim, request);
+    fn anchor(&mut self, path: PathBuf, inode: u64, file: BorrowedFd<'_>) -> Result<(), Error> {
         let error = |source| Error::Mount { path: path.clone(), source };
-        let table = mounts::table().map_err(error)?;
-        let ours = table.iter().rev().find(|mounted| mounted.path == self.places.mount_point);
-        let Some(ours) = ours.filter(|mounted| mounted.kind == mounts::TYPE) else {
+        let Some(point) = &self.point else {
             return Err(Error::Refused(String::from("nothing is mounted")));
         };
-        if mounts::mount_of(file).map_err(error)? != ours.id {
+        if mounts::mount_of(file).map_err(error)? != point.id {
             return Err(Error::Refused(String::from("the file is not one of the file system")));
         }
-        let top = table.iter().rev().find(|mounted| mounted.path == path);
-        if top.is_some_and(|top| top.device == ours.device) {
-            return Ok(());
+        let there = match self.anchors.get(&path) {
+            // Somebody else may have taken it away.
+            Some(anchor) if mounts::is_covered(&path).map_err(error)? => Some(anchor.device.as_str()),
+            _ => None,
+        };
+        match there {
+            Some(device) if device == point.device => {}
+            Some(_) => mounts::cover(&path, file).map_err(error)?,
+            None => {
+                let folder = path.parent().unwrap_or(&self.places.anchors);
+                fs::create_dir_all(folder).map_err(error)?;
+                fs::OpenOptions::new().create(true).append(true).open(&path).map_err(error)?;
+                mounts::cover_first(&path, file).map_err(error)?;
+            }
         }
-        if top.is_some() {
-            return mounts::cover(&path, file).map_err(error);
-        }
-        let folder = path.parent().unwrap_or(&self.places.anchors);
-        fs::create_dir_all(folder).map_err(error)?;
-        fs::OpenOptions::new().create(true).append(true).open(&path).map_err(error)?;
-        mounts::cover_first(&path, file).map_err(error)
+        let device = point.device.clone();
+        self.anchors.insert(path, Anchor { device, inode: Some(inode) });
+        Ok(())
     }
 
     fn drop_anchors(&mut self, claim: &ClaimUid) -> Result<(), Error> {
         let folder = self.places.anchors.join(claim.as_str());
         let error = |source| Error::Mount { path: folder.clone(), source };
-        let table = mounts::table().map_err(error)?;
-        for mounted in table.iter().rev().filter(|mounted| mounted.path.parent() == Some(&folder)) {
-            mounts::unmount_all(&mounted.path).map_err(error)?;
+        let below = self.anchors.range(folder.clone()..).map(|(path, _)| path);
+        let paths: Vec<PathBuf> = below.take_while(|path| path.starts_with(&folder)).cloned().collect();
+        for path in paths {
+            mounts::unmount_all(&path).map_err(error)?;
+            self.anchors.remove(&path);
         }
         match fs::remove_dir_all(&folder) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(error(source)),
-            _ => {}
+            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(error(source)),
+            _ => Ok(()),
         }
-        self.anchors.remove(claim);
-        Ok(())
     }
 
     /// By their folders: a holder that has come after another knows no more.
@@ -317,6 +339,7 @@ impl Holder {
             warn!(%error, "cannot leave the last versions behind");
         }
         self.kept = None;
+        self.point = None;
         // Not that of another daemon, which may have come there since.
         if matches!(self.is_mounted(), Ok(true)) {
             let ended = mounts::abort(&self.places.mount_point);
@@ -327,18 +350,18 @@ impl Holder {
         info!("no server has come back: the last versions stay as they are");
     }
 
-    fn leave_last_versions(&self) -> io::Result<()> {
+    fn leave_last_versions(&mut self) -> io::Result<()> {
         let versions =
             mounts::ReadOnly::new(&self.places.versions, self.places.socket.with_extension("last"))?;
-        for (claim, requests) in &self.anchors {
-            for (request, inode) in requests {
-                let folder = format!("{inode:016x}");
-                let newest = newest(&self.places.versions.join(&folder));
-                let path = self.places.anchor(claim, request);
-                let covered =
-                    newest.and_then(|newest| versions.cover(&path, &Path::new(&folder).join(newest)));
-                if let Err(error) = covered {
-                    warn!(%error, %claim, %request, "cannot leave the last version behind");
+        for (path, anchor) in &mut self.anchors {
+            let Some(inode) = anchor.inode else { continue };
+            let folder = format!("{inode:016x}");
+            let newest = newest(&self.places.versions.join(&folder));
+            match newest.and_then(|newest| versions.cover(path, &Path::new(&folder).join(newest))) {
+                // It is of no file system that will be mounted again.
+                Ok(()) => anchor.device.clear(),
+                Err(error) => {
+                    warn!(%error, path = %path.display(), "cannot leave the last version behind");
                 }
             }
         }

@@ -2,7 +2,10 @@
 
 use std::{
     fs, io,
-    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        unix::fs::OpenOptionsExt,
+    },
     path::{Path, PathBuf},
 };
 
@@ -53,24 +56,47 @@ pub(super) fn abort(path: &Path) -> io::Result<()> {
 
 /// Takes away the file system that is mounted on a path. What is in use goes when it is not.
 pub(super) fn unmount_fuse(path: &Path) -> io::Result<()> {
-    unmount(path, |mounted| mounted.kind == TYPE)
+    let is_one = |mounted: &&Mounted| mounted.path == path && mounted.kind == TYPE;
+    for _ in 0..table()?.iter().filter(is_one).count() {
+        unmount(path)?;
+    }
+    Ok(())
 }
 
 /// Takes everything away that is mounted on a path of ours.
 pub(super) fn unmount_all(path: &Path) -> io::Result<()> {
-    unmount(path, |_| true)
+    while let Unmounted::One = unmount(path)? {}
+    Ok(())
 }
 
-/// The last first, as often as there is something of that kind.
-fn unmount(path: &Path, what: impl Fn(&Mounted) -> bool) -> io::Result<()> {
-    let count = table()?.iter().filter(|mounted| mounted.path == path && what(mounted)).count();
-    for _ in 0..count {
-        match umount2(path, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
-            Ok(()) | Err(nix::errno::Errno::EINVAL | nix::errno::Errno::ENOENT) => {}
-            Err(errno) => return Err(errno.into()),
-        }
+enum Unmounted {
+    One,
+    Nothing,
+}
+
+/// The one that was mounted last.
+fn unmount(path: &Path) -> io::Result<Unmounted> {
+    match umount2(path, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
+        Ok(()) => Ok(Unmounted::One),
+        Err(nix::errno::Errno::EINVAL | nix::errno::Errno::ENOENT) => Ok(Unmounted::Nothing),
+        Err(errno) => Err(errno.into()),
     }
-    Ok(())
+}
+
+/// Whether anything is mounted on a file: then it is on another mount than its folder.
+pub(super) fn is_covered(path: &Path) -> io::Result<bool> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    match (mount_at(path), mount_at(folder)) {
+        (Ok(file), Ok(folder)) => Ok(file != folder),
+        (Err(error), _) | (_, Err(error)) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        (Err(error), _) | (_, Err(error)) => Err(error),
+    }
+}
+
+/// Without opening what is there: whoever serves it need not answer.
+fn mount_at(path: &Path) -> io::Result<u64> {
+    let place = fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path)?;
+    mount_of(place.as_fd())
 }
 
 /// Puts a file over a path, in a group of its own: whoever has mounted the path as a slave gets what is put
