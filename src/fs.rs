@@ -6,6 +6,7 @@
 
 mod adapter;
 mod live;
+mod mirror;
 mod server;
 mod store;
 mod tree;
@@ -14,8 +15,9 @@ use std::{io, path::PathBuf};
 
 pub use self::{
     live::Live,
+    mirror::Mirror,
     server::{Connection, Server},
-    store::Store,
+    store::{Store, VersionName},
     tree::{Entry, Handle, Inode, Kind, Step, Tree, Version},
 };
 
@@ -31,6 +33,12 @@ pub enum Refusal {
     /// A folder was taken for a file.
     #[error("it is a folder")]
     IsAFolder,
+    /// A link was taken for a file.
+    #[error("it is a link")]
+    IsALink,
+    /// A file was taken for a link.
+    #[error("it is not a link")]
+    NotALink,
     /// Nothing can be changed here.
     #[error("it can only be read")]
     ReadOnly,

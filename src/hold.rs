@@ -4,11 +4,15 @@
 //! the file system that it holds (it would wait for a server that may be dead), and starts nothing. [`Holder`]
 //! is the process, [`Client`] the way to it, [`mounts`](self) what both know about mounts.
 
+mod anchors;
 mod client;
+mod detached;
 mod holder;
+pub mod kernel;
 mod message;
 mod mounts;
 mod opener;
+mod swap;
 
 use std::{
     fs, io,
@@ -84,6 +88,8 @@ pub struct Places {
     pub anchors: PathBuf,
     /// Where versions are kept; what a server that does not come back has left.
     pub versions: PathBuf,
+    /// The tree as plain files, where it is not served.
+    pub tree: PathBuf,
     /// How long readers wait for a server that is gone.
     pub grace: Duration,
 }
@@ -99,6 +105,7 @@ impl Places {
             mount_point: resolve(mount_point)?,
             anchors: run_dir.join("anchors"),
             versions: run_dir.join("versions"),
+            tree: run_dir.join("tree"),
             grace,
         })
     }

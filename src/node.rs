@@ -21,7 +21,7 @@ use crate::{
     config::Config,
     device::NodeName,
     discover::Roots,
-    exhibit::{self, Exhibit},
+    exhibit::{self, Exhibit, Mode},
     hold::Places,
     inventory::{self, Inventory},
     kubelet::{self, Health, Instance, Paths, Plugin},
@@ -86,8 +86,8 @@ pub struct Settings {
     pub instance: Instance,
     /// Where the probes are served, if at all.
     pub http: Option<SocketAddr>,
-    /// Where the live file system is, if there is one.
-    pub metadata: Option<Places>,
+    /// Where and how containers read about their devices, if they do.
+    pub metadata: Option<(Places, Mode)>,
     /// How often to look for claims that the kubelet has forgotten.
     pub collect_every: Duration,
 }
@@ -132,7 +132,7 @@ impl Daemon {
         }
         let boot = BootId::read(&boot_id).map_err(prepare::Error::from)?;
         let exhibit = metadata
-            .map(|places| Exhibit::new(driver.clone(), node.clone(), places).map(Arc::new))
+            .map(|(places, mode)| Exhibit::new(driver.clone(), node.clone(), places, mode).map(Arc::new))
             .transpose()?;
         let preparing = prepare::Settings {
             driver: driver.clone(),

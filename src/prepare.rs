@@ -291,7 +291,7 @@ impl<C: Claims> Shared<C> {
     fn take_down(&self, claim: &ClaimUid) -> Result<(), Error> {
         self.cdi.remove(claim)?;
         if let Some(exhibit) = &self.exhibit {
-            exhibit.hide(claim)?;
+            exhibit.hide(claim);
         }
         self.journal.remove(claim)?;
         if let Some(record) = self.held.remove(claim) {

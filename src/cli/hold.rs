@@ -8,10 +8,9 @@ use super::Error;
 use crate::{
     hold::{Holder, Places},
     observe,
+    reader::PLACE,
 };
 
-/// Where device metadata are seen on the host, when nothing else is said.
-pub(super) const MOUNT_POINT: &str = "/var/run/kubernetes.io/dra-device-attributes";
 /// How long readers wait for a server that is gone, in seconds, when nothing else is said.
 pub(super) const GRACE: u64 = 60;
 
@@ -27,7 +26,7 @@ pub(super) struct Hold {
     run_dir: PathBuf,
 
     /// Where to mount the file system
-    #[arg(long, value_name = "FOLDER", env = "CLAIMFS_MOUNT_POINT", default_value = MOUNT_POINT)]
+    #[arg(long, value_name = "FOLDER", env = "CLAIMFS_MOUNT_POINT", default_value = PLACE)]
     mount_point: PathBuf,
 
     /// How long readers wait for a daemon that is gone, before they get the last versions as plain files

@@ -11,21 +11,19 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{
-    Error,
-    hold::{GRACE, MOUNT_POINT},
-    node_name,
-};
+use super::{Error, hold::GRACE, node_name};
 use crate::{
     cluster,
     config::{self, Config},
     device::{NodeName, PodUid},
     discover::Roots,
-    hold::Places,
+    exhibit::Mode,
+    hold::{Places, kernel},
     kubelet::Instance,
     node::{Daemon, Settings},
     observe,
     prepare::BootId,
+    reader::PLACE,
 };
 
 /// Serve the devices of this node to its kubelet
@@ -60,7 +58,7 @@ pub(super) struct Node {
     run_dir: PathBuf,
 
     /// Where device metadata are seen on the host
-    #[arg(long, value_name = "FOLDER", env = "CLAIMFS_MOUNT_POINT", default_value = MOUNT_POINT)]
+    #[arg(long, value_name = "FOLDER", env = "CLAIMFS_MOUNT_POINT", default_value = PLACE)]
     mount_point: PathBuf,
 
     /// How containers read about their devices
@@ -103,25 +101,31 @@ pub(super) struct Node {
 /// How containers read about their devices.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Metadata {
-    /// By the live file system where the kernel has it, and not at all otherwise
+    /// By the live file system where the kernel can (6.9 or newer, with /dev/fuse), and from files otherwise
     Auto,
     /// By the live file system
     Fuse,
+    /// From plain files that are mounted anew for each version (kernel 6.5 or newer; the first version otherwise)
+    Files,
     /// Not at all
     Off,
 }
 
 impl Metadata {
-    fn places(self, run_dir: &Path, mount_point: &Path, grace: u64) -> Result<Option<Places>, Error> {
-        let places = || Ok(Some(Places::new(run_dir, mount_point, Duration::from_secs(grace))?));
+    /// What is chosen for this machine.
+    fn mode(self) -> Option<Mode> {
         match self {
-            Self::Fuse => places(),
-            Self::Auto if Path::new("/dev/fuse").exists() => places(),
-            Self::Auto => {
-                warn!("there is no /dev/fuse: containers get no metadata of their devices");
-                Ok(None)
+            Self::Files => Some(Mode::Files),
+            Self::Off => None,
+            Self::Auto if !kernel::is_at_least(6, 9) => {
+                warn!("the kernel is older than 6.9 and cannot resend: the metadata are plain files");
+                Some(Mode::Files)
             }
-            Self::Off => Ok(None),
+            Self::Auto if !Path::new("/dev/fuse").exists() => {
+                warn!("there is no /dev/fuse: the metadata are plain files");
+                Some(Mode::Files)
+            }
+            Self::Fuse | Self::Auto => Some(Mode::Fuse),
         }
     }
 }
@@ -135,6 +139,13 @@ impl Node {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(Error::Start)?;
         runtime.block_on(async {
+            let metadata = match self.metadata.mode() {
+                Some(mode) => {
+                    let grace = Duration::from_secs(self.grace);
+                    Some((Places::new(&self.run_dir, &self.mount_point, grace)?, mode))
+                }
+                None => None,
+            };
             let settings = Settings {
                 config,
                 node,
@@ -146,7 +157,7 @@ impl Node {
                 instance: self.pod_uid.map_or(Instance::Only, Instance::Pod),
                 http: self.http,
                 run_dir: self.run_dir.clone(),
-                metadata: self.metadata.places(&self.run_dir, &self.mount_point, self.grace)?,
+                metadata,
                 collect_every: Duration::from_secs(self.collect_every),
             };
             let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Start)?;

@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     ffi::OsStr,
     io,
+    os::unix::ffi::OsStrExt,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime},
 };
@@ -52,6 +53,8 @@ impl From<Refusal> for Errno {
             Refusal::NotFound => Self::ENOENT,
             Refusal::NotAFolder => Self::ENOTDIR,
             Refusal::IsAFolder => Self::EISDIR,
+            Refusal::IsALink => Self::ELOOP,
+            Refusal::NotALink => Self::EINVAL,
             Refusal::ReadOnly => Self::EROFS,
             Refusal::Stale => Self::ESTALE,
             Refusal::NoAttribute => Self::NO_XATTR,
@@ -68,6 +71,7 @@ fn attributes(inode: Inode, kind: &Kind, since: SystemTime) -> FileAttr {
         Kind::File(version) => {
             (FileType::RegularFile, version.bytes.len() as u64, 0o444, 1, version.modified)
         }
+        Kind::Link(target) => (FileType::Symlink, target.as_os_str().len() as u64, 0o777, 1, since),
     };
     FileAttr {
         ino: INodeNo(inode.0),
@@ -143,6 +147,14 @@ impl Filesystem for Adapter {
         }
     }
 
+    fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {
+        match self.live.kind(Inode(inode.0)) {
+            Ok((Kind::Link(target), _)) => reply.data(target.as_os_str().as_bytes()),
+            Ok(_) => reply.error(Refusal::NotALink.into()),
+            Err(refusal) => reply.error(refusal.into()),
+        }
+    }
+
     fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         if flags.acc_mode() != OpenAccMode::O_RDONLY {
             return reply.error(Refusal::ReadOnly.into());
@@ -205,6 +217,7 @@ impl Filesystem for Adapter {
                     let kind = match entry.kind {
                         Kind::Folder { .. } => FileType::Directory,
                         Kind::File(_) => FileType::RegularFile,
+                        Kind::Link(_) => FileType::Symlink,
                     };
                     if reply.add(INodeNo(entry.inode.0), next, kind, &entry.name) {
                         break;
@@ -222,7 +235,7 @@ impl Filesystem for Adapter {
     fn listxattr(&self, _: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
         let names = self.live.kind(Inode(inode.0)).map(|(kind, _)| match kind {
             Kind::File(_) => format!("{GENERATION}\0").into_bytes(),
-            Kind::Folder { .. } => Vec::new(),
+            Kind::Folder { .. } | Kind::Link(_) => Vec::new(),
         });
         answer_extended(names, size, reply);
     }

@@ -1,18 +1,25 @@
 //! What the rest of the daemon says to the file system: publish this, remove that.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
 use std::{
     collections::HashMap,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     time::{Duration, SystemTime},
 };
 
-use super::{Error, Handle, Inode, Kind, Refusal, Step, Store, Tree, Version, tree::Change};
+use super::{Error, Handle, Inode, Kind, Mirror, Refusal, Step, Store, Tree, Version, tree::Change};
 
 /// Whoever tells the kernel what has changed.
-struct Listener {
-    news: mpsc::Sender<News>,
+pub(super) struct Listener {
+    pub(super) news: mpsc::Sender<News>,
     /// Whether the kernel can know names from one who served before.
-    before: Predecessor,
+    pub(super) before: Predecessor,
+    /// How much of it the kernel has not been told yet.
+    pub(super) untold: Arc<AtomicUsize>,
 }
 
 /// Whether a connection was served before.
@@ -38,6 +45,8 @@ pub struct Live {
     /// Up to which version of a file somebody may have opened it before us.
     inherited: Mutex<HashMap<Inode, u64>>,
     changes: Mutex<Option<Listener>>,
+    /// Where the same is as plain files, if it is.
+    mirror: Option<Mirror>,
     /// Held while a version is made of the one before.
     publishing: Mutex<()>,
 }
@@ -46,19 +55,45 @@ impl Live {
     /// With nothing in it, and the versions that others have left in the store.
     #[must_use]
     pub fn new(store: Store) -> Self {
+        Self::with(store, None)
+    }
+
+    /// The same, with a folder of plain files for those who cannot be served otherwise.
+    #[must_use]
+    pub fn mirrored(store: Store, mirror: Mirror) -> Self {
+        Self::with(store, Some(mirror))
+    }
+
+    fn with(store: Store, mirror: Option<Mirror>) -> Self {
         Self {
             tree: RwLock::new(Tree::new(SystemTime::now())),
             store,
             inherited: Mutex::default(),
             changes: Mutex::default(),
             publishing: Mutex::default(),
+            mirror,
         }
     }
 
     /// Makes a folder that stays.
-    pub fn make_folder(&self, path: &[Step]) {
+    pub fn make_folder(&self, path: &[Step]) -> Result<(), Error> {
+        if let Some(mirror) = &self.mirror {
+            mirror.make_folder(path)?;
+        }
         let changes = self.write().make_folders(path);
         self.tell(changes);
+        Ok(())
+    }
+
+    /// Makes a name another way to something; where it is so already, nothing happens.
+    pub fn link(&self, path: &[Step], target: PathBuf) -> Result<(), Error> {
+        let _one_at_a_time = lock(&self.publishing);
+        if let Some(mirror) = &self.mirror {
+            mirror.link(path, &target)?;
+        }
+        let changes = self.write().link(path, target);
+        self.tell(changes);
+        Ok(())
     }
 
     /// Makes a file what `make` says, given the number of the version. Where it is so already, nothing
@@ -68,6 +103,9 @@ impl Live {
         let inode = Tree::inode(path);
         let newest = self.newest(inode)?;
         if let Some(newest) = newest.as_deref().filter(|newest| *make(newest.generation) == *newest.bytes) {
+            if let Some(mirror) = &self.mirror {
+                mirror.put_if_other(path, &newest.bytes)?;
+            }
             let changes = self.write().put(path, newest.clone());
             self.tell(changes);
             return Ok(());
@@ -76,6 +114,9 @@ impl Live {
         let version = Version::now(generation, make(generation));
         // It is kept before anybody can open it.
         self.store.put(inode, &version)?;
+        if let Some(mirror) = &self.mirror {
+            mirror.put(path, &version.bytes)?;
+        }
         let changes = self.write().put(path, version);
         if let Some(before) = newest {
             self.drop_unless_needed(inode, &before)?;
@@ -99,6 +140,9 @@ impl Live {
     /// the first `stay` of the path.
     pub fn remove(&self, path: &[Step], stay: usize) -> Result<(), Error> {
         let _one_at_a_time = lock(&self.publishing);
+        if let Some(mirror) = &self.mirror {
+            mirror.remove(path, stay)?;
+        }
         let (files, changes) = {
             let mut tree = self.write();
             (files(&tree, Tree::inode(path)), tree.remove(path, stay))
@@ -114,12 +158,28 @@ impl Live {
     /// Forgets versions of files that are not there any more.
     pub fn sweep(&self) -> Result<(), Error> {
         let _one_at_a_time = lock(&self.publishing);
-        self.store.retain(|inode| self.read().kind(inode).is_ok())
+        self.store.retain(|inode| self.read().kind(inode).is_ok())?;
+        let tree = self.read();
+        let is_there = |path: &std::path::Path| {
+            let steps = path.iter().filter_map(|name| name.to_str());
+            let find = |folder, name: &str| Some(tree.lookup(folder?, name).ok()?.inode);
+            steps.fold(Some(Inode::ROOT), find).is_some()
+        };
+        self.mirror.as_ref().map_or(Ok(()), |mirror| mirror.retain(is_there))
+    }
+
+    /// The newest version of a file.
+    #[must_use]
+    pub fn version(&self, path: &[Step]) -> Option<Arc<Version>> {
+        match self.read().kind(Tree::inode(path)) {
+            Ok(Kind::File(version)) => Some(version),
+            _ => None,
+        }
     }
 
     /// Where the versions of a file are kept.
     #[must_use]
-    pub fn versions_of(&self, path: &[Step]) -> std::path::PathBuf {
+    pub fn versions_of(&self, path: &[Step]) -> PathBuf {
         self.store.folder_of(Tree::inode(path))
     }
 
@@ -184,18 +244,19 @@ impl Live {
 
     /// Where changes are told from now on; first of all that every file may have changed, because whoever
     /// listens has missed what came before.
-    pub(super) fn tell_to(&self, news: mpsc::Sender<News>, before: Predecessor) {
-        *lock(&self.changes) = Some(Listener { news, before });
+    pub(super) fn tell_to(&self, listener: Listener) {
+        *lock(&self.changes) = Some(listener);
         let all = self.read().files();
         self.tell(all.into_iter().map(Change::Content).collect());
     }
 
     fn tell(&self, changes: Vec<Change>) {
         let told = lock(&self.changes);
-        let Some(Listener { news, before }) = told.as_ref() else { return };
+        let Some(Listener { news, before, untold }) = told.as_ref() else { return };
         for change in changes {
             // A name that nobody can know need not be forgotten.
             if *before == Predecessor::Some || !matches!(change, Change::NewName(..)) {
+                untold.fetch_add(1, Ordering::Relaxed);
                 // Whoever does not listen any more asks anew when it comes back.
                 let _ = news.send(News::Change(change));
             }
@@ -206,10 +267,12 @@ impl Live {
     /// up is not there to be mounted.
     pub fn settle(&self) {
         let (told, wait) = mpsc::channel();
-        if let Some(Listener { news, .. }) = &*lock(&self.changes) {
-            let _ = news.send(News::Told(told));
-        } else {
-            return;
+        match &*lock(&self.changes) {
+            // The kernel knows what those know who have told it.
+            Some(Listener { news, untold, .. }) if untold.load(Ordering::Acquire) > 0 => {
+                let _ = news.send(News::Told(told));
+            }
+            _ => return,
         }
         // Without an answer the next step fails by itself.
         let _ = wait.recv_timeout(TELL_WITHIN);
@@ -237,7 +300,7 @@ fn files(tree: &Tree, inode: Inode) -> Vec<Inode> {
             let entries = tree.entries(inode).unwrap_or_default();
             entries.iter().skip(2).flat_map(|entry| files(tree, entry.inode)).collect()
         }
-        Err(_) => Vec::new(),
+        Ok(Kind::Link(_)) | Err(_) => Vec::new(),
     }
 }
 

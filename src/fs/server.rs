@@ -4,6 +4,7 @@ use std::{
     ffi::OsStr,
     io,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    sync::atomic::{AtomicUsize, Ordering},
     sync::{Arc, mpsc},
     thread,
 };
@@ -16,7 +17,7 @@ use tracing::{debug, warn};
 use super::{
     Error, Live,
     adapter::{Adapter, Waiting},
-    live::{News, Predecessor},
+    live::{Listener, News, Predecessor},
     tree::Change,
 };
 
@@ -59,13 +60,15 @@ impl Server {
         nix::unistd::write(&device, &first).map_err(|errno| Error::Serve(errno.into()))?;
         let notifier = session.notifier();
         let (changes, to_tell) = mpsc::channel();
-        live.tell_to(changes, if is_fresh { Predecessor::None } else { Predecessor::Some });
+        let untold = Arc::new(AtomicUsize::new(0));
+        let before = if is_fresh { Predecessor::None } else { Predecessor::Some };
+        live.tell_to(Listener { news: changes, before, untold: Arc::clone(&untold) });
         let (end, ended) = oneshot::channel();
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             thread::Builder::new().name(name.to_owned()).spawn(work).map_err(Error::Serve)
         };
         // Not on the threads that answer: the kernel may want an answer before it takes the news.
-        spawn("news", Box::new(move || tell(&notifier, &waiting, &to_tell)))?;
+        spawn("news", Box::new(move || tell(&notifier, &waiting, &to_tell, &untold)))?;
         spawn(
             "fuse",
             Box::new(move || {
@@ -132,7 +135,7 @@ fn notification(code: i32) -> [u8; 16] {
 }
 
 /// Tells the kernel what it must not remember any more, and readers that there is something new.
-fn tell(notifier: &Notifier, waiting: &Waiting, all: &mpsc::Receiver<News>) {
+fn tell(notifier: &Notifier, waiting: &Waiting, all: &mpsc::Receiver<News>, untold: &AtomicUsize) {
     for news in all {
         let change = match news {
             News::Change(change) => change,
@@ -154,6 +157,7 @@ fn tell(notifier: &Notifier, waiting: &Waiting, all: &mpsc::Receiver<News>) {
                 notifier.inval_entry(INodeNo(folder.0), OsStr::new(name))
             }
         };
+        untold.fetch_sub(1, Ordering::Release);
         match told {
             Ok(()) => {}
             // The kernel had nothing to forget.

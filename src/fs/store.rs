@@ -12,6 +12,8 @@ use std::{
     time::SystemTime,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::{Error, Handle, Inode, Version};
 
 /// How many versions of a file are kept for those who have opened them before we came.
@@ -34,17 +36,16 @@ impl Store {
     /// Where the versions of a file are.
     #[must_use]
     pub fn folder_of(&self, inode: Inode) -> PathBuf {
-        self.folder.join(format!("{:016x}", inode.0))
+        self.folder.join(VersionName::folder(inode))
     }
 
-    fn file(&self, inode: Inode, name: Name) -> PathBuf {
-        // Of one length, so that the newest is the last by name.
-        self.folder_of(inode).join(format!("{:020}.{:016x}", name.generation, name.id))
+    fn file(&self, inode: Inode, name: VersionName) -> PathBuf {
+        self.folder.join(name.path(inode))
     }
 
     /// Keeps a version. It is there as a whole or not at all.
     pub fn put(&self, inode: Inode, version: &Version) -> Result<(), Error> {
-        let path = self.file(inode, Name::of(version));
+        let path = self.file(inode, VersionName::of(version));
         let folder = self.folder_of(inode);
         let temporary = folder.join(".tmp");
         let write = || {
@@ -64,7 +65,7 @@ impl Store {
         name.map_or(Ok(None), |name| self.read(handle.inode, name))
     }
 
-    fn read(&self, inode: Inode, name: Name) -> Result<Option<Version>, Error> {
+    fn read(&self, inode: Inode, name: VersionName) -> Result<Option<Version>, Error> {
         let path = self.file(inode, name);
         let read = || {
             let modified = fs::metadata(&path)?.modified()?;
@@ -90,19 +91,19 @@ impl Store {
     }
 
     /// The versions of a file that are kept, the newest last.
-    fn names(&self, inode: Inode) -> Result<Vec<Name>, Error> {
-        let mut names: Vec<Name> =
-            list(&self.folder_of(inode))?.iter().filter_map(|name| Name::parse(name)).collect();
+    fn names(&self, inode: Inode) -> Result<Vec<VersionName>, Error> {
+        let mut names: Vec<VersionName> =
+            list(&self.folder_of(inode))?.iter().filter_map(|name| VersionName::parse(name)).collect();
         names.sort_unstable();
         Ok(names)
     }
 
     /// Lets go of a version; it need not be there.
     pub fn remove(&self, inode: Inode, version: &Version) -> Result<(), Error> {
-        self.remove_named(inode, Name::of(version))
+        self.remove_named(inode, VersionName::of(version))
     }
 
-    fn remove_named(&self, inode: Inode, name: Name) -> Result<(), Error> {
+    fn remove_named(&self, inode: Inode, name: VersionName) -> Result<(), Error> {
         let path = self.file(inode, name);
         match fs::remove_file(&path) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => Err(Error::Store { path, source }),
@@ -128,15 +129,30 @@ impl Store {
 }
 
 /// What a version's file is called by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Name {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VersionName {
     generation: u64,
     id: u64,
 }
 
-impl Name {
-    fn of(version: &Version) -> Self {
+impl VersionName {
+    /// What a version is called.
+    #[must_use]
+    pub fn of(version: &Version) -> Self {
         Self { generation: version.generation, id: version.id }
+    }
+
+    /// Where the versions of a file are in the folder of all of them.
+    #[must_use]
+    pub fn folder(inode: Inode) -> PathBuf {
+        PathBuf::from(format!("{:016x}", inode.0))
+    }
+
+    /// Where it is in the folder of all versions. Names are of one length: the newest is the last by name.
+    #[must_use]
+    pub fn path(self, inode: Inode) -> PathBuf {
+        Self::folder(inode).join(format!("{:020}.{:016x}", self.generation, self.id))
     }
 
     fn parse(text: &str) -> Option<Self> {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    path::{Path, PathBuf},
     sync::Arc,
     time::SystemTime,
 };
@@ -91,6 +92,8 @@ pub enum Kind {
     },
     /// With this as its newest version.
     File(Arc<Version>),
+    /// To here, from the folder that it is in.
+    Link(Arc<Path>),
 }
 
 /// A name in a folder.
@@ -114,6 +117,7 @@ struct Node {
 enum Content {
     Folder(BTreeMap<String, Inode>),
     File(Arc<Version>),
+    Link(Arc<Path>),
 }
 
 /// A version that somebody has opened.
@@ -173,6 +177,14 @@ impl Tree {
         changes
     }
 
+    /// Makes a name another way to something, and its folders where they are not there.
+    pub(super) fn link(&mut self, path: &[Step], target: PathBuf) -> Vec<Change> {
+        let Some((last, folders)) = path.split_last() else { return Vec::new() };
+        let mut changes = self.make_folders(folders);
+        self.attach(Self::inode(folders), last, Content::Link(target.into()), &mut changes);
+        changes
+    }
+
     /// Gives a file its newest version, and makes it with its folders where it is not there.
     pub(super) fn put(&mut self, path: &[Step], version: Version) -> Vec<Change> {
         let Some((last, folders)) = path.split_last() else { return Vec::new() };
@@ -221,7 +233,7 @@ impl Tree {
             let is_last = depth == path.len();
             let is_empty = self.nodes.get(&inode).is_none_or(|node| match &node.content {
                 Content::Folder(names) => names.is_empty(),
-                Content::File(_) => false,
+                Content::File(_) | Content::Link(_) => false,
             });
             if !is_last && !is_empty {
                 break;
@@ -247,7 +259,7 @@ impl Tree {
                 }
             }
             Some(Content::File(_)) => changes.push(Change::Content(inode)),
-            None => {}
+            Some(Content::Link(_)) | None => {}
         }
     }
 
@@ -267,6 +279,7 @@ impl Tree {
     pub fn kind(&self, inode: Inode) -> Result<Kind, Refusal> {
         match &self.nodes.get(&inode).ok_or(Refusal::NotFound)?.content {
             Content::File(version) => Ok(Kind::File(Arc::clone(version))),
+            Content::Link(target) => Ok(Kind::Link(Arc::clone(target))),
             Content::Folder(names) => {
                 let is_folder = |inode: &&Inode| {
                     self.nodes.get(inode).is_some_and(|node| matches!(node.content, Content::Folder(_)))
@@ -288,13 +301,17 @@ impl Tree {
     fn folder(&self, inode: Inode) -> Result<&BTreeMap<String, Inode>, Refusal> {
         match &self.nodes.get(&inode).ok_or(Refusal::NotFound)?.content {
             Content::Folder(names) => Ok(names),
-            Content::File(_) => Err(Refusal::NotAFolder),
+            Content::File(_) | Content::Link(_) => Err(Refusal::NotAFolder),
         }
     }
 
     /// Opens the newest version of a file.
     pub fn open(&mut self, inode: Inode) -> Result<Handle, Refusal> {
-        let Kind::File(version) = self.kind(inode)? else { return Err(Refusal::IsAFolder) };
+        let version = match self.kind(inode)? {
+            Kind::File(version) => version,
+            Kind::Folder { .. } => return Err(Refusal::IsAFolder),
+            Kind::Link(_) => return Err(Refusal::IsALink),
+        };
         let handle = Handle { inode, id: version.id };
         self.open.entry(handle).or_insert_with(|| Open { version, times: 0 }).times += 1;
         Ok(handle)

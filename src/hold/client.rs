@@ -21,7 +21,10 @@ use super::{
     Answer, Error, Request,
     message::{receive, send},
 };
-use crate::device::{ClaimUid, RequestName};
+use crate::{
+    device::{ClaimUid, RequestName},
+    fs::VersionName,
+};
 
 /// A holder answers in microseconds, or it is stuck.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -86,15 +89,39 @@ impl Client {
         self.do_so(&Request::Anchor { claim, request, inode }, Some(file))
     }
 
-    /// Takes the files of a claim away.
-    pub fn drop_anchors(&self, claim: ClaimUid) -> Result<(), Error> {
-        self.do_so(&Request::Drop { claim }, None)
+    /// Lets those who read without a server see the plain files of the tree.
+    pub fn expose(&self) -> Result<(), Error> {
+        self.do_so(&Request::Expose, None)
+    }
+
+    /// Lets containers mount a version that is kept as a plain file.
+    pub fn swap(
+        &self,
+        claim: ClaimUid,
+        request: RequestName,
+        inode: u64,
+        version: VersionName,
+    ) -> Result<(), Error> {
+        self.do_so(&Request::Swap { claim, request, inode, version }, None)
+    }
+
+    /// Takes the files of claims away.
+    pub fn drop_anchors(&self, claims: Vec<ClaimUid>) -> Result<(), Error> {
+        self.do_so(&Request::Drop { claims }, None)
     }
 
     /// The claims that have anchors.
     pub fn claims(&self) -> Result<Vec<ClaimUid>, Error> {
         match self.ask(&Request::List, None)? {
             (Answer::Claims(claims), _) => Ok(claims),
+            other => Err(unexpected(&other.0)),
+        }
+    }
+
+    /// Who was not reached when a file system was mounted in the place of another.
+    pub fn unhealed(&self) -> Result<Vec<String>, Error> {
+        match self.ask(&Request::Unhealed, None)? {
+            (Answer::Unhealed(unhealed), _) => Ok(unhealed),
             other => Err(unexpected(&other.0)),
         }
     }

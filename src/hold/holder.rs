@@ -1,14 +1,13 @@
 //! The process itself: one thread, one list of sockets, one deadline.
 
 use std::{
-    collections::BTreeMap,
     fs,
     io::{self, Write},
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
-        unix::fs::{DirBuilderExt, PermissionsExt},
+        unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     },
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -24,10 +23,14 @@ use tracing::{info, warn};
 
 use super::{
     Answer, Error, Places, Request,
+    anchors::Anchors,
+    detached::Detached,
+    kernel,
     message::{receive, send},
     mounts::{self, Mounted},
+    swap::Swapping,
 };
-use crate::device::ClaimUid;
+use crate::{device::ClaimUid, fs::Inode};
 
 /// A server, the one that replaces it, and somebody who asks.
 const MAX_CALLERS: usize = 8;
@@ -42,20 +45,10 @@ pub struct Holder {
     kept: Option<Kept>,
     /// The file system as it is mounted now.
     point: Option<Mounted>,
-    /// What containers mount, by path. Read from the mount table once: it grows with every claim, and the
-    /// kernel takes as long for it as for everything else together.
-    anchors: BTreeMap<PathBuf, Anchor>,
+    anchors: Anchors,
     /// When readers have waited long enough for a server that is gone.
     deadline: Option<Instant>,
     _lock: Flock<fs::File>,
-}
-
-/// What is mounted for a request.
-struct Anchor {
-    /// The number of the file system that its file is of.
-    device: String,
-    /// Which file it is, for its versions; unknown until its server has said so.
-    inode: Option<u64>,
 }
 
 /// The kernel's end, and what it said first.
@@ -82,12 +75,8 @@ impl Holder {
         let written = lock.set_len(0).and_then(|()| writeln!(&*lock, "{}", std::process::id()));
         written.map_err(at(&lock_path))?;
         let listener = listen_on(&places.socket).map_err(at(&places.socket))?;
-        fs::create_dir_all(&places.anchors).map_err(at(&places.anchors))?;
-        let table = mounts::table().map_err(at(&places.anchors))?;
-        let anchors = table.into_iter().filter(|mounted| mounted.path.starts_with(&places.anchors));
-        // Of several on one path the last is the one that is seen.
-        let anchors =
-            anchors.map(|mounted| (mounted.path, Anchor { device: mounted.device, inode: None })).collect();
+        let swapping = if kernel::is_at_least(6, 5) { Swapping::Live } else { Swapping::Once };
+        let anchors = Anchors::found(&places, swapping).map_err(at(&places.anchors))?;
         Ok(Self {
             places,
             listener,
@@ -227,12 +216,31 @@ impl Holder {
             }
             Request::Anchor { claim, request, inode } => {
                 let file = descriptor.ok_or_else(|| Error::Refused(String::from("no file came along")))?;
-                self.anchor(self.places.anchor(&claim, &request), inode, file.as_fd())?;
+                let point =
+                    self.point.as_ref().ok_or_else(|| Error::Refused(String::from("nothing is mounted")))?;
+                let path = self.places.anchor(&claim, &request);
+                self.anchors.put(path, Inode(inode), file.as_fd(), point)?;
                 Ok((Answer::Done, None))
             }
-            Request::Drop { claim } => {
-                self.drop_anchors(&claim)?;
+            Request::Expose => {
+                self.expose()?;
                 Ok((Answer::Done, None))
+            }
+            Request::Swap { claim, request, inode, version } => {
+                let version = self.places.versions.join(version.path(Inode(inode)));
+                self.anchors.swap(&self.places.anchor(&claim, &request), &version)?;
+                Ok((Answer::Done, None))
+            }
+            Request::Drop { claims } => {
+                for claim in claims {
+                    self.anchors.drop_all_of(&self.places.anchors.join(claim.as_str()))?;
+                }
+                Ok((Answer::Done, None))
+            }
+            Request::Unhealed => {
+                let unhealed = self.anchors.unhealed();
+                let path = self.places.anchors.clone();
+                Ok((Answer::Unhealed(unhealed.map_err(|source| Error::Mount { path, source })?), None))
             }
             Request::List => Ok((Answer::Claims(self.claims()?), None)),
         }
@@ -246,17 +254,41 @@ impl Holder {
         let point = &self.places.mount_point;
         let error = |source| Error::Mount { path: point.clone(), source };
         if let Some(other) = self.mounted()?.filter(|mounted| mounted.source != self.run_dir()) {
-            return Err(Error::Refused(format!(
-                "{} is mounted by the daemon of {}; choose another --mount-point",
-                point.display(),
-                other.source.display()
-            )));
+            return Err(self.taken_by(&other));
         }
         mounts::unmount_fuse(point).map_err(error)?;
         fs::create_dir_all(point).map_err(error)?;
         let device = mounts::mount_fuse(point, self.run_dir()).map_err(error)?;
         info!(path = %point.display(), "mounted");
         Ok(device)
+    }
+
+    /// Puts the plain files of the tree where the file system would be.
+    fn expose(&self) -> Result<(), Error> {
+        let point = &self.places.mount_point;
+        let error = |source| Error::Mount { path: point.clone(), source };
+        let taken = self.mounted()?;
+        if let Some(other) = taken.as_ref().filter(|mounted| mounted.source != self.run_dir()) {
+            return Err(self.taken_by(other));
+        }
+        mounts::unmount_fuse(point).map_err(error)?;
+        fs::create_dir_all(point).map_err(error)?;
+        let here = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
+        let tree = here(&self.places.tree).map_err(error)?;
+        if here(point).map_err(error)? == tree {
+            return Ok(());
+        }
+        Detached::read_only(&self.places.tree).and_then(|tree| tree.put_on(point)).map_err(error)?;
+        info!(path = %point.display(), "the plain files are mounted");
+        Ok(())
+    }
+
+    fn taken_by(&self, other: &Mounted) -> Error {
+        Error::Refused(format!(
+            "{} is mounted by the daemon of {}; choose another --mount-point",
+            self.places.mount_point.display(),
+            other.source.display()
+        ))
     }
 
     fn run_dir(&self) -> &Path {
@@ -276,51 +308,6 @@ impl Holder {
         Ok(self.mounted()?.is_some_and(|mounted| mounted.source == self.run_dir()))
     }
 
-    /// Puts a file where containers mount it, unless it is there already. It must be one of the file system
-    /// that is mounted now; that is seen without asking the file system.
-    fn anchor(&mut self, path: PathBuf, inode: u64, file: BorrowedFd<'_>) -> Result<(), Error> {
-        let error = |source| Error::Mount { path: path.clone(), source };
-        let Some(point) = &self.point else {
-            return Err(Error::Refused(String::from("nothing is mounted")));
-        };
-        if mounts::mount_of(file).map_err(error)? != point.id {
-            return Err(Error::Refused(String::from("the file is not one of the file system")));
-        }
-        let there = match self.anchors.get(&path) {
-            // Somebody else may have taken it away.
-            Some(anchor) if mounts::is_covered(&path).map_err(error)? => Some(anchor.device.as_str()),
-            _ => None,
-        };
-        match there {
-            Some(device) if device == point.device => {}
-            Some(_) => mounts::cover(&path, file).map_err(error)?,
-            None => {
-                let folder = path.parent().unwrap_or(&self.places.anchors);
-                fs::create_dir_all(folder).map_err(error)?;
-                fs::OpenOptions::new().create(true).append(true).open(&path).map_err(error)?;
-                mounts::cover_first(&path, file).map_err(error)?;
-            }
-        }
-        let device = point.device.clone();
-        self.anchors.insert(path, Anchor { device, inode: Some(inode) });
-        Ok(())
-    }
-
-    fn drop_anchors(&mut self, claim: &ClaimUid) -> Result<(), Error> {
-        let folder = self.places.anchors.join(claim.as_str());
-        let error = |source| Error::Mount { path: folder.clone(), source };
-        let below = self.anchors.range(folder.clone()..).map(|(path, _)| path);
-        let paths: Vec<PathBuf> = below.take_while(|path| path.starts_with(&folder)).cloned().collect();
-        for path in paths {
-            mounts::unmount_all(&path).map_err(error)?;
-            self.anchors.remove(&path);
-        }
-        match fs::remove_dir_all(&folder) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(error(source)),
-            _ => Ok(()),
-        }
-    }
-
     /// By their folders: a holder that has come after another knows no more.
     fn claims(&self) -> Result<Vec<ClaimUid>, Error> {
         let error = |source| Error::Mount { path: self.places.anchors.clone(), source };
@@ -335,9 +322,7 @@ impl Holder {
     /// No server has come back: readers get the last versions as plain files, and whoever hangs is let go.
     fn give_up(&mut self) {
         self.deadline = None;
-        if let Err(error) = self.leave_last_versions() {
-            warn!(%error, "cannot leave the last versions behind");
-        }
+        self.anchors.leave_last_versions(&self.places.versions);
         self.kept = None;
         self.point = None;
         // Not that of another daemon, which may have come there since.
@@ -349,38 +334,6 @@ impl Holder {
         }
         info!("no server has come back: the last versions stay as they are");
     }
-
-    fn leave_last_versions(&mut self) -> io::Result<()> {
-        let versions =
-            mounts::ReadOnly::new(&self.places.versions, self.places.socket.with_extension("last"))?;
-        for (path, anchor) in &mut self.anchors {
-            let Some(inode) = anchor.inode else { continue };
-            let folder = format!("{inode:016x}");
-            let newest = newest(&self.places.versions.join(&folder));
-            match newest.and_then(|newest| versions.cover(path, &Path::new(&folder).join(newest))) {
-                // It is of no file system that will be mounted again.
-                Ok(()) => anchor.device.clear(),
-                Err(error) => {
-                    warn!(%error, path = %path.display(), "cannot leave the last version behind");
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The name of the newest version in a folder: the last by name.
-fn newest(folder: &Path) -> io::Result<std::ffi::OsString> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let name = entry?.file_name();
-        // What begins with a dot was never finished.
-        if !name.to_string_lossy().starts_with('.') {
-            names.push(name);
-        }
-    }
-    names.sort();
-    names.pop().ok_or_else(|| io::Error::other("no version is kept"))
 }
 
 /// A socket that only root can use, at its path only when it listens.

@@ -12,7 +12,10 @@ use nix::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::Error;
-use crate::device::{ClaimUid, RequestName};
+use crate::{
+    device::{ClaimUid, RequestName},
+    fs::VersionName,
+};
 
 /// A list of all anchors of a large node fits.
 const MAX_BYTES: usize = 128 * 1024;
@@ -40,14 +43,30 @@ pub enum Request {
         /// Which file it is, for its versions.
         inode: u64,
     },
-    /// Containers do not need the files of this claim any more.
+    /// Let those who read without a server see the plain files of the tree.
+    Expose,
+    /// Let containers mount a version that is kept as a plain file, in the place of the one before.
     #[serde(rename_all = "camelCase")]
-    Drop {
+    Swap {
         /// The claim.
         claim: ClaimUid,
+        /// The request.
+        request: RequestName,
+        /// Which file it is.
+        inode: u64,
+        /// Which version of it.
+        version: VersionName,
+    },
+    /// Containers do not need the files of these claims any more.
+    #[serde(rename_all = "camelCase")]
+    Drop {
+        /// The claims.
+        claims: Vec<ClaimUid>,
     },
     /// Which claims have anchors?
     List,
+    /// Who was not reached when a file system was mounted in the place of another?
+    Unhealed,
 }
 
 /// What the holder says to that.
@@ -65,6 +84,8 @@ pub enum Answer {
     Nothing,
     /// These claims have anchors.
     Claims(Vec<ClaimUid>),
+    /// These were not reached.
+    Unhealed(Vec<String>),
     /// It cannot be done.
     Refused(String),
 }
@@ -151,8 +172,9 @@ mod tests {
             "nonsense",
             r#"{"anchor": {"claim": "../../etc", "request": "r", "inode": 1}}"#,
             r#"{"anchor": {"claim": "u1", "request": "a/b", "inode": 1}}"#,
-            r#"{"drop": {"claim": "u1", "path": "/etc"}}"#,
-            r#"{"drop": {"claim": ""}}"#,
+            r#"{"drop": {"claims": ["u1"], "path": "/etc"}}"#,
+            r#"{"drop": {"claims": [""]}}"#,
+            r#"{"swap": {"claim": "u1", "request": "r", "inode": 1, "version": "../1"}}"#,
             r#"{"shell": "rm"}"#,
         ] {
             let (one, other) = pair();

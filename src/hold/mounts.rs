@@ -27,6 +27,10 @@ pub(super) struct Mounted {
     pub(super) kind: String,
     /// What it is of: of ours, the run folder.
     pub(super) source: PathBuf,
+    /// The group whose members share what is mounted on one of them.
+    pub(super) peers: Option<u64>,
+    /// The group that it follows.
+    pub(super) master: Option<u64>,
 }
 
 /// Mounts the file system afresh; answers with the kernel's end of it.
@@ -69,13 +73,13 @@ pub(super) fn unmount_all(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-enum Unmounted {
+pub(super) enum Unmounted {
     One,
     Nothing,
 }
 
 /// The one that was mounted last.
-fn unmount(path: &Path) -> io::Result<Unmounted> {
+pub(super) fn unmount(path: &Path) -> io::Result<Unmounted> {
     match umount2(path, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
         Ok(()) => Ok(Unmounted::One),
         Err(nix::errno::Errno::EINVAL | nix::errno::Errno::ENOENT) => Ok(Unmounted::Nothing),
@@ -122,40 +126,8 @@ fn through(descriptor: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
 }
 
-/// A folder that is seen at another path, too, and can only be read there.
-pub(super) struct ReadOnly(PathBuf);
-
-impl ReadOnly {
-    pub(super) fn new(folder: &Path, at: PathBuf) -> io::Result<Self> {
-        fs::create_dir_all(&at)?;
-        bind(folder, &at)?;
-        let seen = Self(at);
-        mount(None::<&str>, &seen.0, None::<&str>, MsFlags::MS_PRIVATE, None::<&str>)?;
-        let flags = MsFlags::MS_BIND
-            | MsFlags::MS_REMOUNT
-            | MsFlags::MS_RDONLY
-            | MsFlags::MS_NOSUID
-            | MsFlags::MS_NODEV
-            | MsFlags::MS_NOEXEC;
-        mount(None::<&str>, &seen.0, None::<&str>, flags, None::<&str>)?;
-        Ok(seen)
-    }
-
-    /// Puts a file of it over one that is there: to be read and nothing else, from the first moment.
-    pub(super) fn cover(&self, path: &Path, by: &Path) -> io::Result<()> {
-        bind(&self.0.join(by), path)
-    }
-}
-
-impl Drop for ReadOnly {
-    fn drop(&mut self) {
-        // What was put elsewhere stays; the place itself is of no use any more.
-        let _ = umount2(&self.0, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW);
-        let _ = fs::remove_dir(&self.0);
-    }
-}
-
-fn bind(from: &Path, to: &Path) -> io::Result<()> {
+/// Makes a file or folder seen at another path, too.
+pub(super) fn bind(from: &Path, to: &Path) -> io::Result<()> {
     Ok(mount(Some(from), to, None::<&str>, MsFlags::MS_BIND, None::<&str>)?)
 }
 
@@ -168,8 +140,13 @@ pub(super) fn mount_of(descriptor: BorrowedFd<'_>) -> io::Result<u64> {
 
 /// What is mounted, in the order in which it was.
 pub(super) fn table() -> io::Result<Vec<Mounted>> {
+    table_of(Path::new("/proc/self"))
+}
+
+/// As a process sees it.
+pub(super) fn table_of(process: &Path) -> io::Result<Vec<Mounted>> {
     // Others may call theirs what they like.
-    Ok(parse(&String::from_utf8_lossy(&fs::read("/proc/self/mountinfo")?)))
+    Ok(parse(&String::from_utf8_lossy(&fs::read(process.join("mountinfo"))?)))
 }
 
 fn parse(text: &str) -> Vec<Mounted> {
@@ -179,9 +156,15 @@ fn parse(text: &str) -> Vec<Mounted> {
         let id = fields.next()?.parse().ok()?;
         let device = fields.nth(1)?.to_owned();
         let path = PathBuf::from(unescape(fields.nth(1)?));
+        let groups: Vec<&str> = fields.skip(1).collect();
+        let group = |name: &str| {
+            groups.iter().find_map(|group| group.strip_prefix(name)?.strip_prefix(':')?.parse().ok())
+        };
+        let (peers, master) = (group("shared"), group("master"));
         let mut fields = right.split(' ');
         let kind = fields.next()?.to_owned();
-        Some(Mounted { id, device, path, kind, source: PathBuf::from(unescape(fields.next()?)) })
+        let source = PathBuf::from(unescape(fields.next()?));
+        Some(Mounted { id, device, path, kind, source, peers, master })
     };
     text.lines().filter_map(line).collect()
 }
@@ -216,15 +199,17 @@ mod tests {
              40 35 0:55 / /run/x ro shared:5 - fuse.claimfs /run/claimfs ro,allow_other\nbroken\n",
         );
         let expected = [
-            (36, "98:0", "/mnt/with space", "ext3", "/dev/root"),
-            (40, "0:55", "/run/x", TYPE, "/run/claimfs"),
+            (36, "98:0", "/mnt/with space", "ext3", "/dev/root", (None, Some(1))),
+            (40, "0:55", "/run/x", TYPE, "/run/claimfs", (Some(5), None)),
         ];
-        let expected = expected.map(|(id, device, path, kind, source)| Mounted {
+        let expected = expected.map(|(id, device, path, kind, source, (peers, master))| Mounted {
             id,
             device: device.to_owned(),
             path: path.into(),
             kind: kind.to_owned(),
             source: source.into(),
+            peers,
+            master,
         });
         assert_eq!(table, expected);
     }

@@ -50,11 +50,12 @@ pub(super) async fn run<C: Claims>(show: Option<Show<C>>, shutdown: Cancellation
     let mut holder = Box::pin(wait_for_the_end(&exhibit));
     loop {
         let event = tokio::select! {
-            () = shutdown.cancelled() => return,
+            () = shutdown.cancelled() => break,
             Ok(()) = inventory.changed() => Event::Inventory,
             devices = preparer.changed() => Event::Owners(devices),
             reason = &mut ended => Event::Unmounted(reason),
             () = &mut holder => Event::Orphaned,
+            () = exhibit.hidden() => Event::Hidden,
         };
         let outcome = match event {
             Event::Inventory => {
@@ -73,12 +74,16 @@ pub(super) async fn run<C: Claims>(show: Option<Show<C>>, shutdown: Cancellation
                 warn!("the holder is gone; starting another");
                 let restored = again(|| exhibit.restore(), &shutdown).await;
                 holder = Box::pin(wait_for_the_end(&exhibit));
-                restored
+                restored.and_then(|()| exhibit.clear())
             }
+            Event::Hidden => exhibit.clear(),
         };
         if let Err(error) = outcome {
             error!(%error, "what containers read about their devices may be old");
         }
+    }
+    if let Err(error) = exhibit.clear() {
+        warn!(%error, "what is not needed any more goes at the next start");
     }
 }
 
@@ -87,6 +92,7 @@ enum Event {
     Owners(BTreeSet<DeviceName>),
     Unmounted(Result<io::Result<()>, oneshot::error::RecvError>),
     Orphaned,
+    Hidden,
 }
 
 /// Until it succeeds, or nobody wants it any more.
