@@ -287,7 +287,7 @@ impl Exhibit {
         state.link = Some(link);
         restored?;
         info!("there is a holder again");
-        Ok(())
+        self.clear_all(&mut state)
     }
 
     /// Where its holder listens.

@@ -223,7 +223,7 @@ impl Daemon {
             preparer.drain().await;
             publisher.await?;
             small.await?;
-            show.await?;
+            show.await??;
             if !inventory.is_finished() {
                 flatten(inventory.await)?;
             }

@@ -17,13 +17,9 @@ use support::{
     claims,
     cluster::Cluster,
     driver::{Daemon, Machine},
-    kubelet::Behaviour,
+    metadata::{PLACE, counted, file, reader, replace_holder, setup},
     podman::Container,
-    setup::Setup,
 };
-use tempfile::TempDir;
-
-const PLACE: &str = "/var/run/kubernetes.io/dra-device-attributes";
 
 /// Counts reads and errors until it is told to stop. The file is read as a whole by every `cat`.
 const READER: &str = r#"
@@ -35,49 +31,13 @@ const READER: &str = r#"
     echo "$n $e"
 "#;
 
-fn file(claim: &Claim, request: &str) -> String {
-    format!("{PLACE}/resourceclaims/{}/{request}/claimfs.dev-metadata.json", claim.name)
-}
-
-/// A machine whose devices can be reported about.
-async fn setup(node: &str, flags: &[&'static str]) -> (Setup, TempDir) {
-    let reports = TempDir::new().unwrap();
-    let config =
-        format!("reports: {}\nsources: [{{name: gpu, simulated: {{count: 8}}}}]", reports.path().display());
-    let mut machine = Machine::new(Cluster::shared_control_plane(), node, &config);
-    machine.flags = flags.to_vec();
-    // As /var/run is: mount tables know no links.
-    fs::create_dir(machine.path("real-run")).unwrap();
-    std::os::unix::fs::symlink("real-run", machine.path("run")).unwrap();
-    (Setup::on(machine, Behaviour::default()).await, reports)
-}
-
-/// The reads and the errors that a reader has counted.
-fn counted(reader: Container) -> (u64, u64) {
-    let last = reader.stop();
-    let (reads, errors) = last.split_once(' ').unwrap_or_else(|| panic!("{last:?}"));
-    (reads.parse().unwrap(), errors.parse().unwrap())
-}
-
-fn reader(setup: &Setup, devices: &[String], file: &str) -> Container {
-    let mut reader = Container::start(&setup.machine, devices, &["--env", &format!("FILE={file}")], READER);
-    assert_eq!(reader.line(), "started");
-    reader
-}
-
-/// Kills the holders and waits until the daemon has another.
-fn replace_holder(setup: &Setup) {
-    setup.machine.kill_holders();
-    setup.daemon().wait_for("there is a holder again");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root and Go: hack/test runs it"]
 async fn a_hundred_kills_fail_no_read() {
     let (mut setup, _reports) = setup("kills", &[]).await;
     let claim = setup.claim("a", &[("r", "gpu-0")]);
     let devices = setup.prepare(&claim).await.unwrap();
-    let readers = [(); 2].map(|()| reader(&setup, &devices, &file(&claim, "r")));
+    let readers = [(); 2].map(|()| reader(&setup, &devices, &file(&claim, "r"), READER));
     let mut longest = Duration::ZERO;
     for round in 0..20 {
         for _ in 0..3 {
@@ -112,7 +72,7 @@ async fn both_killed_at_once_are_healed() {
     let (mut setup, reports) = setup("both", &[]).await;
     let claim = setup.claim("a", &[("r", "gpu-0")]);
     let devices = setup.prepare(&claim).await.unwrap();
-    let reader = reader(&setup, &devices, &file(&claim, "r"));
+    let reader = reader(&setup, &devices, &file(&claim, "r"), READER);
     for round in 0..20 {
         let holders = setup.machine.holders();
         let end = |daemon: Daemon| {
@@ -122,8 +82,7 @@ async fn both_killed_at_once_are_healed() {
             drop(daemon);
         };
         setup.restart(end).await;
-        fs::write(reports.path().join("gpu-0.yaml"), format!("attributes: {{round: {{int: {round}}}}}\n"))
-            .unwrap();
+        reports.write("gpu-0", &format!("attributes: {{round: {{int: {round}}}}}\n"));
         // A container that is started now reads from what was mounted now.
         if round % 10 == 9 {
             let mut late =
@@ -167,8 +126,7 @@ async fn an_update_reaches_a_running_container_at_once() {
     // A container of one request: it sees one file.
     let mut container = Container::start(&setup.machine, &devices[..1], &["--user", "1000"], &script);
     assert_eq!(container.line(), file(&claim, "r"));
-    let report = reports.path().join("gpu-0.yaml");
-    fs::write(&report, "health: unhealthy\nmessage: the fan stands still\n").unwrap();
+    reports.write("gpu-0", "health: unhealthy\nmessage: the fan stands still\n");
     let uptime =
         || fs::read_to_string("/proc/uptime").unwrap().split(' ').next().unwrap().parse::<f64>().unwrap();
     let told = uptime();
@@ -242,7 +200,7 @@ async fn every_reader_sees_every_version() {
     assert!(shell.line().contains("\"generation\":1}"));
     for generation in 2..5 {
         let report = format!("attributes: {{speed: {{int: {generation}}}}}\n");
-        fs::write(reports.path().join("gpu-0.yaml"), report).unwrap();
+        reports.write("gpu-0", &report);
         ours.line();
         assert!(ours.line().contains(&format!("speed={generation}")));
         assert!(python.line().starts_with(&format!("{generation} gpu-0")));
@@ -305,7 +263,7 @@ async fn a_daemon_that_does_not_come_back_leaves_its_last_word() {
     let daemon = setup.machine.start();
     daemon.wait_for("the metadata are served");
     setup.daemon = Some(daemon);
-    fs::write(reports.path().join("gpu-0.yaml"), "health: unhealthy\n").unwrap();
+    reports.write("gpu-0", "health: unhealthy\n");
     // What it was reading when the connection ended may have failed; what it opens now is live again.
     while container.line() != "seen" {
         assert!(Instant::now() < deadline);

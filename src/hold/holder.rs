@@ -273,6 +273,8 @@ impl Holder {
         }
         mounts::unmount_fuse(point).map_err(error)?;
         fs::create_dir_all(point).map_err(error)?;
+        // A runtime may live in another namespace, and must find the newest version there.
+        mounts::share(&self.places.anchors).map_err(error)?;
         let here = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
         let tree = here(&self.places.tree).map_err(error)?;
         if here(point).map_err(error)? == tree {

@@ -46,6 +46,8 @@ pub(super) fn mount_fuse(point: &Path, run_dir: &Path) -> io::Result<OwnedFd> {
         | MsFlags::MS_NOEXEC
         | MsFlags::MS_NOATIME;
     mount(Some(run_dir), point, Some(TYPE), flags, Some(options.as_str()))?;
+    // Copies of it are to have groups of their own.
+    mount(None::<&str>, point, None::<&str>, MsFlags::MS_PRIVATE, None::<&str>)?;
     Ok(device.into())
 }
 
@@ -103,15 +105,25 @@ fn mount_at(path: &Path) -> io::Result<u64> {
     mount_of(place.as_fd())
 }
 
+/// Makes a folder a mount whose copies in other namespaces follow it.
+pub(super) fn share(folder: &Path) -> io::Result<()> {
+    if table()?.iter().any(|mounted| mounted.path == folder) {
+        return Ok(());
+    }
+    bind(folder, folder)?;
+    for propagation in [MsFlags::MS_PRIVATE, MsFlags::MS_SHARED] {
+        mount(None::<&str>, folder, None::<&str>, propagation, None::<&str>)?;
+    }
+    Ok(())
+}
+
 /// Puts a file over a path, in a group of its own: whoever has mounted the path as a slave gets what is put
 /// over it later.
 pub(super) fn cover_first(path: &Path, by: BorrowedFd<'_>) -> io::Result<()> {
     bind(&through(by), path)?;
-    for propagation in [MsFlags::MS_PRIVATE, MsFlags::MS_SHARED] {
-        if let Err(errno) = mount(None::<&str>, path, None::<&str>, propagation, None::<&str>) {
-            unmount_all(path)?;
-            return Err(errno.into());
-        }
+    if let Err(errno) = mount(None::<&str>, path, None::<&str>, MsFlags::MS_SHARED, None::<&str>) {
+        unmount_all(path)?;
+        return Err(errno.into());
     }
     Ok(())
 }

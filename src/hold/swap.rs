@@ -76,7 +76,7 @@ impl Swap {
     /// Shows a version to all who have mounted the anchor, and to those who will.
     pub(super) fn show(&mut self, version: &Path, swapping: Swapping) -> io::Result<()> {
         let hidden = hidden(&self.path);
-        // A name of our own for it: what is mounted on a name goes with it, and its owner removes the other.
+        // A copy of our own: what is mounted on a file goes with it, and its owner removes the other.
         let name = version.file_name().map(OsString::from).unwrap_or_default();
         let base = hidden.join(&name);
         let is_there = mounts::is_covered(&self.path)?;
@@ -88,9 +88,10 @@ impl Swap {
             return Ok(());
         }
         fs::create_dir_all(&hidden)?;
-        match fs::hard_link(version, &base) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
+        if !base.exists() {
+            let new = hidden.join(".new");
+            fs::copy(version, &new)?;
+            fs::rename(&new, &base)?;
         }
         let next = || Detached::read_only(&base);
         if is_there {

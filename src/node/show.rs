@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
 use tokio::{
     net::UnixStream,
     sync::{oneshot, watch},
+    task::{JoinError, spawn_blocking},
     time,
 };
 use tokio_util::sync::CancellationToken;
@@ -45,9 +46,12 @@ impl<C: Claims> Show<C> {
 
 /// Follows the inventory, the mount and the holder until the shutdown is asked for. At the end all stays as it
 /// is: readers wait for whoever comes next.
-pub(super) async fn run<C: Claims>(show: Option<Show<C>>, shutdown: CancellationToken) {
-    let Some(Show { exhibit, mut inventory, preparer, mut ended }) = show else { return };
-    let mut holder = Box::pin(wait_for_the_end(&exhibit));
+pub(super) async fn run<C: Claims>(
+    show: Option<Show<C>>,
+    shutdown: CancellationToken,
+) -> Result<(), JoinError> {
+    let Some(Show { exhibit, mut inventory, preparer, mut ended }) = show else { return Ok(()) };
+    let mut holder = Box::pin(wait_for_the_end(Arc::clone(&exhibit)));
     loop {
         let event = tokio::select! {
             () = shutdown.cancelled() => break,
@@ -57,34 +61,34 @@ pub(super) async fn run<C: Claims>(show: Option<Show<C>>, shutdown: Cancellation
             () = &mut holder => Event::Orphaned,
             () = exhibit.hidden() => Event::Hidden,
         };
+        let (found, owners) = (Arc::clone(&inventory.borrow_and_update()), preparer.owners());
         let outcome = match event {
-            Event::Inventory => {
-                exhibit.refresh(&Arc::clone(&inventory.borrow_and_update()), &preparer.owners())
-            }
+            Event::Inventory => aside(&exhibit, move |exhibit| exhibit.refresh(&found, &owners)).await?,
             Event::Owners(devices) => {
-                exhibit.refresh_devices(&Arc::clone(&inventory.borrow()), &devices, &preparer.owners())
+                aside(&exhibit, move |exhibit| exhibit.refresh_devices(&found, &devices, &owners)).await?
             }
             Event::Unmounted(reason) => {
                 error!(?reason, "the file system was taken away; mounting it again");
-                again(|| exhibit.serve(), &shutdown).await.map(|next| {
+                again(&exhibit, Exhibit::serve, &shutdown).await?.map(|next| {
                     ended = next;
                 })
             }
             Event::Orphaned => {
                 warn!("the holder is gone; starting another");
-                let restored = again(|| exhibit.restore(), &shutdown).await;
-                holder = Box::pin(wait_for_the_end(&exhibit));
-                restored.and_then(|()| exhibit.clear())
+                let restored = again(&exhibit, Exhibit::restore, &shutdown).await?;
+                holder = Box::pin(wait_for_the_end(Arc::clone(&exhibit)));
+                restored
             }
-            Event::Hidden => exhibit.clear(),
+            Event::Hidden => aside(&exhibit, Exhibit::clear).await?,
         };
         if let Err(error) = outcome {
             error!(%error, "what containers read about their devices may be old");
         }
     }
-    if let Err(error) = exhibit.clear() {
+    if let Err(error) = aside(&exhibit, Exhibit::clear).await? {
         warn!(%error, "what is not needed any more goes at the next start");
     }
+    Ok(())
 }
 
 enum Event {
@@ -95,21 +99,34 @@ enum Event {
     Hidden,
 }
 
+/// Not on the thread that answers the kubelet.
+async fn aside<T: Send + 'static>(
+    exhibit: &Arc<Exhibit>,
+    work: impl FnOnce(&Exhibit) -> Result<T, Error> + Send + 'static,
+) -> Result<Result<T, Error>, JoinError> {
+    let exhibit = Arc::clone(exhibit);
+    spawn_blocking(move || work(&exhibit)).await
+}
+
 /// Until it succeeds, or nobody wants it any more.
-async fn again<T>(work: impl Fn() -> Result<T, Error>, shutdown: &CancellationToken) -> Result<T, Error> {
+async fn again<T: Send + 'static>(
+    exhibit: &Arc<Exhibit>,
+    work: fn(&Exhibit) -> Result<T, Error>,
+    shutdown: &CancellationToken,
+) -> Result<Result<T, Error>, JoinError> {
     loop {
-        match work() {
+        match aside(exhibit, work).await? {
             Err(error) if !shutdown.is_cancelled() => {
                 warn!(%error, "not yet");
                 time::sleep(AGAIN).await;
             }
-            outcome => return outcome,
+            outcome => return Ok(outcome),
         }
     }
 }
 
 /// Ends when the holder does, or when there is none.
-async fn wait_for_the_end(exhibit: &Exhibit) {
+async fn wait_for_the_end(exhibit: Arc<Exhibit>) {
     let Ok(socket) = Client::connect(exhibit.holder_socket()).and_then(Client::into_socket) else { return };
     let Ok(socket) = UnixStream::from_std(socket) else { return };
     // It says nothing that was not asked for, so what can be read is its end.

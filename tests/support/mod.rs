@@ -5,6 +5,7 @@ pub mod claims;
 pub mod cluster;
 pub mod driver;
 pub mod kubelet;
+pub mod metadata;
 pub mod plugin;
 pub mod podman;
 pub mod setup;
