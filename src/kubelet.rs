@@ -12,10 +12,11 @@ mod socket;
 
 use std::{path::PathBuf, sync::Arc};
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{SetOnce, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 
+pub(crate) use self::socket::Listener;
 use self::{
     api::{
         dra::{
@@ -30,7 +31,6 @@ use self::{
     },
     dra::DraService,
     registration::Introduction,
-    socket::Listener,
 };
 pub use self::{
     health::{Health, HeldDevices},
@@ -84,6 +84,9 @@ pub enum Registered {
     Refused(String),
 }
 
+/// Who prepares, once there is one: calls that come before wait for it.
+pub type Late<C> = Arc<SetOnce<Arc<Preparer<C>>>>;
+
 /// The driver as the kubelet sees it.
 pub struct Plugin<C> {
     service: Listener,
@@ -98,7 +101,7 @@ impl<C: Claims> Plugin<C> {
     pub fn bind(
         paths: &Paths,
         driver: &DriverName,
-        preparer: Arc<Preparer<C>>,
+        preparer: Late<C>,
         health: Health,
     ) -> Result<Self, Error> {
         let service = Listener::bind(paths.service()?)?;

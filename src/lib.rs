@@ -41,5 +41,6 @@ pub mod metadata;
 pub mod node;
 pub mod observe;
 pub mod prepare;
+mod privilege;
 pub mod publish;
 pub mod reader;

@@ -3,35 +3,57 @@
 //! [`Daemon::build`] takes the lock, recovers what is prepared and makes the sockets; [`Daemon::run`] serves.
 //! The service is there before the registration. At the end the kubelet's calls are answered first, then the
 //! work under way is finished; slices and prepared claims stay for whoever comes next.
+//!
+//! Where another process of this driver may run beside us, the new one registers first; calls that reach it
+//! wait. Then it knocks at the old one's door, which ends as on a signal and stands by, and takes the lock.
 
+mod back;
 mod lock;
 mod memory;
 mod show;
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use kube::Client;
-use tokio::{task::JoinError, time};
+use tokio::{
+    sync::{SetOnce, watch},
+    task::JoinError,
+    time,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use self::{lock::Lock, show::Show};
+pub use self::lock::Lock;
+use self::{
+    back::{Back, Closed},
+    show::Show,
+};
 use crate::{
     claims::ApiServer,
     config::Config,
     device::NodeName,
     discover::Roots,
-    exhibit::{self, Exhibit, Mode},
+    exhibit::{self, Mode},
     hold::Places,
     inventory::{self, Inventory},
-    kubelet::{self, Health, Instance, Paths, Plugin},
+    kubelet::{self, Health, Instance, Late, Paths, Plugin, Registered},
     observe::{Events, Probes, Readiness},
-    prepare::{self, BootId, Preparer},
+    prepare::{self, Preparer},
     publish::{self, Publisher},
 };
 
 /// How long the end may take: the kubelet waits 30 s for a driver that comes back.
 const DRAIN: Duration = Duration::from_secs(20);
+
+/// How long a new daemon waits for the kubelet before it takes the place of the old one: the kubelet may be
+/// away.
+const REGISTER: Duration = Duration::from_secs(10);
 
 /// Why the daemon does not run (any more).
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +81,9 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
+    /// A successor cannot be heard.
+    #[error("cannot listen for another daemon: {0}")]
+    Door(#[source] std::io::Error),
     /// A part ended in a panic.
     #[error("a part of the daemon broke: {0}")]
     Broken(#[from] JoinError),
@@ -90,20 +115,36 @@ pub struct Settings {
     pub metadata: Option<(Places, Mode)>,
     /// How often to look for claims that the kubelet has forgotten.
     pub collect_every: Duration,
+    /// The lock, if it is ours already.
+    pub lock: Option<Lock>,
+}
+
+/// Why a daemon has ended well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// It was asked to.
+    Asked,
+    /// It has stepped back for another one, and can stand by for it.
+    Succeeded,
 }
 
 /// A daemon that is about to run.
 pub struct Daemon {
-    _lock: Lock,
     inventory: Inventory,
-    preparer: Arc<Preparer<ApiServer>>,
+    preparer: Late<ApiServer>,
     plugin: Plugin<ApiServer>,
     publisher: Publisher,
     readiness: Readiness,
     probes: Option<(SocketAddr, Probes)>,
     events: Events,
-    show: Option<Show<ApiServer>>,
+    behind: Behind,
     collect_every: Duration,
+}
+
+/// What is behind the lock.
+enum Behind {
+    Ours(Back),
+    Anothers(Box<Closed>),
 }
 
 impl Daemon {
@@ -122,34 +163,40 @@ impl Daemon {
             http,
             metadata,
             collect_every,
+            lock,
         } = settings;
-        let lock = Lock::take(&run_dir)?;
+        // Before anything of another daemon could be touched.
+        let lock = match (lock, &instance) {
+            (Some(lock), _) => Some(lock),
+            (None, Instance::Only) => Some(Lock::take(&run_dir)?),
+            (None, Instance::Pod(_)) => Lock::try_take(&run_dir)?.ok(),
+        };
         let driver = config.driver.clone();
         let inventory = Inventory::build(config, roots)?;
         let snapshots = inventory.subscribe();
         for notice in &snapshots.borrow().notices {
             warn!(%notice, "something is left out");
         }
-        let boot = BootId::read(&boot_id).map_err(prepare::Error::from)?;
-        let exhibit = metadata
-            .map(|(places, mode)| Exhibit::new(driver.clone(), node.clone(), places, mode).map(Arc::new))
-            .transpose()?;
-        let preparing = prepare::Settings {
+        let closed = Closed {
             driver: driver.clone(),
             node: node.clone(),
-            cdi_folder: cdi_dir,
-            journal_folder: run_dir.join("claims"),
-            boot,
-            exhibit: exhibit.clone(),
+            client: client.clone(),
+            inventory: snapshots.clone(),
+            instance: instance.clone(),
+            cdi_dir,
+            run_dir,
+            boot_id,
+            metadata,
         };
-        let claims = ApiServer::new(client.clone());
-        let preparer = Arc::new(Preparer::recover(preparing, claims, snapshots.clone())?);
-        // The tree is complete from the first moment that the kernel can ask.
-        let show = exhibit
-            .map(|exhibit| Show::start(exhibit, snapshots.clone(), Arc::clone(&preparer)))
-            .transpose()?;
+        let behind = match lock {
+            Some(lock) => Behind::Ours(closed.open(lock)?),
+            None => Behind::Anothers(Box::new(closed)),
+        };
+        let preparer: Late<ApiServer> = Arc::new(SetOnce::new());
         let held = Arc::clone(&preparer);
-        let held = Arc::new(move || held.owners().into_keys().collect());
+        let held = Arc::new(move || {
+            held.get().map(|preparer| preparer.owners().into_keys().collect()).unwrap_or_default()
+        });
         let health = Health::new(node.clone(), snapshots.clone(), held);
         let paths = Paths::new(kubelet_dir, driver.clone(), instance);
         let plugin = Plugin::bind(&paths, &driver, Arc::clone(&preparer), health)?;
@@ -162,39 +209,40 @@ impl Daemon {
                 Ok::<_, Error>((address, probes.map_err(|source| Error::Probes { address, source })?))
             })
             .transpose()?;
-        Ok(Self {
-            _lock: lock,
-            inventory,
-            preparer,
-            plugin,
-            publisher,
-            readiness,
-            probes,
-            events,
-            show,
-            collect_every,
-        })
+        Ok(Self { inventory, preparer, plugin, publisher, readiness, probes, events, behind, collect_every })
     }
 
-    /// Serves until the shutdown is asked for or a part fails; then ends in order, within a deadline.
-    pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
+    /// Serves until the shutdown is asked for, another daemon takes over or a part fails; then ends in order,
+    /// within a deadline.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<Ended, Error> {
         let Self {
-            _lock,
             inventory,
-            preparer,
+            preparer: late,
             plugin,
             publisher,
             readiness,
             probes,
             events,
-            show,
+            behind,
             collect_every,
         } = self;
         // The kubelet is let go first, the rest when its calls are answered.
         let (front, back) = (CancellationToken::new(), CancellationToken::new());
+        let registered = plugin.registered();
         let mut plugin = tokio::spawn(plugin.run(front.clone()));
         let mut inventory = tokio::spawn(inventory.run(back.clone()));
         let mut probes = tokio::spawn(serve_probes(probes, back.clone()));
+        let Back { lock: _lock, preparer, show, door } = match behind {
+            Behind::Ours(back) => back,
+            Behind::Anothers(closed) => tokio::select! {
+                () = shutdown.cancelled() => return Ok(Ended::Asked),
+                opened = succeed(*closed, registered) => opened?,
+            },
+        };
+        // Invariant: nobody else sets it.
+        let _ = late.set(Arc::clone(&preparer));
+        let events = Arc::new(events);
+        let told = tokio::spawn(tell_mode(show.as_ref().map(Show::mode), Arc::clone(&events)));
         let collector = tokio::spawn(collect(Arc::clone(&preparer), events, collect_every, back.clone()));
         let show = tokio::spawn(show::run(show, back.clone()));
         let rounds = publisher.published();
@@ -206,13 +254,15 @@ impl Daemon {
         });
 
         let outcome = tokio::select! {
-            () = shutdown.cancelled() => Ok(()),
-            ended = &mut plugin => flatten(ended),
-            ended = &mut inventory => flatten(ended),
-            ended = &mut probes => flatten(ended),
+            () = shutdown.cancelled() => Ok(Ended::Asked),
+            knocked = door.knocked() => knocked.map(|()| Ended::Succeeded).map_err(Error::Door),
+            ended = &mut plugin => flatten(ended).map(|()| Ended::Asked),
+            ended = &mut inventory => flatten(ended).map(|()| Ended::Asked),
+            ended = &mut probes => flatten(ended).map(|()| Ended::Asked),
         };
         info!("ending");
         ready.abort();
+        told.abort();
         front.cancel();
         let end = async {
             if !plugin.is_finished() {
@@ -233,7 +283,7 @@ impl Daemon {
             Ok::<(), Error>(())
         };
         match time::timeout(DRAIN, end).await {
-            Ok(ended) => outcome.and(ended),
+            Ok(ended) => outcome.and_then(|outcome| ended.map(|()| outcome)),
             Err(_) => {
                 warn!(
                     "the end took longer than {} s; what is left is undone at the next start",
@@ -245,10 +295,37 @@ impl Daemon {
     }
 }
 
+/// Takes the place of the daemon that has the lock, once the kubelet knows us.
+async fn succeed(closed: Closed, mut registered: watch::Receiver<Registered>) -> Result<Back, Error> {
+    info!("another daemon serves this node; waiting for the kubelet before taking over");
+    let known = registered.wait_for(|verdict| *verdict == Registered::Yes);
+    if time::timeout(REGISTER, known).await.is_err() {
+        warn!("the kubelet has not registered us; taking over nevertheless");
+    }
+    knock(&closed.run_dir);
+    let lock = Lock::succeed(&closed.run_dir, DRAIN).await?;
+    info!("taking over");
+    closed.open(lock)
+}
+
+/// Asks the daemon that has the lock to step back. One that has just died does not hear it, and has no lock.
+fn knock(run_dir: &Path) {
+    if let Err(error) = UnixStream::connect(back::door(run_dir)) {
+        warn!(%error, "the other daemon does not hear us");
+    }
+}
+
+/// Operators should know how containers read about their devices.
+async fn tell_mode(mode: Option<Mode>, events: Arc<Events>) {
+    if let Some(mode) = mode {
+        events.metadata(mode).await;
+    }
+}
+
 /// Looks for claims that the kubelet has forgotten, now and then.
 async fn collect(
     preparer: Arc<Preparer<ApiServer>>,
-    events: Events,
+    events: Arc<Events>,
     every: Duration,
     shutdown: CancellationToken,
 ) {

@@ -17,19 +17,9 @@ use support::{
     claims,
     cluster::Cluster,
     driver::{Daemon, Machine},
-    metadata::{PLACE, counted, file, reader, replace_holder, setup},
+    metadata::{PLACE, READER, counted, file, reader, replace_holder, setup},
     podman::Container,
 };
-
-/// Counts reads and errors until it is told to stop. The file is read as a whole by every `cat`.
-const READER: &str = r#"
-    n=0 e=0
-    echo started
-    while [ ! -e /shared/stop ]; do
-        if cat "$FILE" >/dev/null 2>&1; then n=$((n+1)); else e=$((e+1)); fi
-    done
-    echo "$n $e"
-"#;
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root and Go: hack/test runs it"]

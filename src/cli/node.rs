@@ -2,14 +2,16 @@
 
 use std::{
     net::SocketAddr,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
+    process::Command,
     time::Duration,
 };
 
 use clap::{Args, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::{Error, hold::GRACE, node_name};
 use crate::{
@@ -20,9 +22,10 @@ use crate::{
     exhibit::Mode,
     hold::{Places, kernel},
     kubelet::Instance,
-    node::{Daemon, Settings},
+    node::{self, Daemon, Ended, Lock, Settings},
     observe,
     prepare::BootId,
+    privilege,
     reader::PLACE,
 };
 
@@ -130,48 +133,66 @@ impl Metadata {
     }
 }
 
+/// Says that this process has stepped back for another one.
+const STANDBY: &str = "CLAIMFS_STANDBY";
+
 impl Node {
     pub(super) fn run(self) -> Result<(), Error> {
         observe::log_to_stderr(&self.log)?;
-        let config = Config::load(&self.config)?;
-        let node = node_name(self.node_name.as_ref())?;
+        let lock = match std::env::var_os(STANDBY) {
+            Some(_) => {
+                info!("standing by");
+                Some(Lock::stand_by(&self.run_dir).map_err(node::Error::from)?)
+            }
+            None => None,
+        };
         // One thread: what is to do between two answers takes microseconds, and a change of threads more.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(Error::Start)?;
-        runtime.block_on(async {
-            let metadata = match self.metadata.mode() {
-                Some(mode) => {
-                    let grace = Duration::from_secs(self.grace);
-                    Some((Places::new(&self.run_dir, &self.mount_point, grace)?, mode))
-                }
-                None => None,
-            };
-            let settings = Settings {
-                config,
-                node,
-                client: cluster::connect(cluster::config(self.kubeconfig.as_deref()).await?)?,
-                kubelet_dir: self.kubelet_dir,
-                cdi_dir: self.cdi_dir,
-                roots: Roots { dev: self.dev, sys: self.sysfs },
-                boot_id: self.boot_id,
-                instance: self.pod_uid.map_or(Instance::Only, Instance::Pod),
-                http: self.http,
-                run_dir: self.run_dir.clone(),
-                metadata,
-                collect_every: Duration::from_secs(self.collect_every),
-            };
-            let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Start)?;
-            let mut terminate = signal(SignalKind::terminate()).map_err(Error::Start)?;
-            let shutdown = CancellationToken::new();
-            let daemon = Daemon::build(settings)?.run(shutdown.clone());
-            tokio::pin!(daemon);
-            tokio::select! {
-                ended = &mut daemon => return Ok(ended?),
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            shutdown.cancel();
-            Ok(daemon.await?)
-        })
+        match runtime.map_err(Error::Start)?.block_on(self.serve(lock))? {
+            Ended::Asked => Ok(()),
+            Ended::Succeeded => Err(Error::Start(start_again())),
+        }
+    }
+
+    async fn serve(self, lock: Option<Lock>) -> Result<Ended, Error> {
+        let grace = Duration::from_secs(self.grace);
+        let places = |mode| Ok::<_, Error>((Places::new(&self.run_dir, &self.mount_point, grace)?, mode));
+        let settings = Settings {
+            config: Config::load(&self.config)?,
+            node: node_name(self.node_name.as_ref())?,
+            client: cluster::connect(cluster::config(self.kubeconfig.as_deref()).await?)?,
+            metadata: self.metadata.mode().map(places).transpose()?,
+            kubelet_dir: self.kubelet_dir,
+            cdi_dir: self.cdi_dir,
+            roots: Roots { dev: self.dev, sys: self.sysfs },
+            boot_id: self.boot_id,
+            instance: self.pod_uid.map_or(Instance::Only, Instance::Pod),
+            http: self.http,
+            run_dir: self.run_dir,
+            collect_every: Duration::from_secs(self.collect_every),
+            lock,
+        };
+        privilege::drop_all().map_err(Error::Start)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Start)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(Error::Start)?;
+        let shutdown = CancellationToken::new();
+        let daemon = Daemon::build(settings)?.run(shutdown.clone());
+        tokio::pin!(daemon);
+        tokio::select! {
+            ended = &mut daemon => return Ok(ended?),
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        shutdown.cancel();
+        Ok(daemon.await?)
+    }
+}
+
+/// Becomes a daemon that waits for the end of its successor: without a thread that could still answer for the
+/// file system, which is not ours any more. Comes back only with an error.
+fn start_again() -> std::io::Error {
+    match std::env::current_exe() {
+        Ok(program) => Command::new(program).args(std::env::args_os().skip(1)).env(STANDBY, "1").exec(),
+        Err(error) => error,
     }
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::Error;
-use crate::hold;
+use crate::{hold, privilege};
 
 /// Open files of the file system for the daemon, which starts it by itself
 #[derive(Debug, Args)]
@@ -12,6 +12,7 @@ pub(super) struct Open {}
 impl Open {
     pub(super) fn run(self) -> Result<(), Error> {
         let Self {} = self;
+        privilege::drop_all().map_err(Error::Start)?;
         Ok(hold::open_for_standard_input()?)
     }
 }

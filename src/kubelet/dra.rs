@@ -6,16 +6,19 @@ use futures::future::join_all;
 use tonic::{Request, Response, Status};
 use tracing::warn;
 
-use super::api::dra::{v1, v1beta1};
+use super::{
+    Late,
+    api::dra::{v1, v1beta1},
+};
 use crate::{
     claims::{ClaimRef, Claims},
     device::NameError,
-    prepare::{PreparedDevice, Preparer},
+    prepare::PreparedDevice,
 };
 
 /// Answers the kubelet.
 pub(super) struct DraService<C> {
-    preparer: Arc<Preparer<C>>,
+    preparer: Late<C>,
 }
 
 impl<C> Clone for DraService<C> {
@@ -40,13 +43,13 @@ impl TryFrom<&Asked> for ClaimRef {
 }
 
 impl<C: Claims> DraService<C> {
-    pub(super) fn new(preparer: Arc<Preparer<C>>) -> Self {
+    pub(super) fn new(preparer: Late<C>) -> Self {
         Self { preparer }
     }
 
     async fn prepare(&self, asked: Asked) -> Result<Vec<PreparedDevice>, String> {
         let claim = ClaimRef::try_from(&asked).map_err(|error| error.to_string())?;
-        self.preparer.prepare(claim).await.map_err(|error| {
+        self.preparer.wait().await.prepare(claim).await.map_err(|error| {
             warn!(claim = %format_args!("{}/{}", asked.namespace, asked.name), uid = asked.uid, %error, "not prepared");
             error.to_string()
         })
@@ -55,7 +58,7 @@ impl<C: Claims> DraService<C> {
     /// Only the UID matters: what is gone needs no name.
     async fn unprepare(&self, asked: Asked) -> Result<(), String> {
         let uid = asked.uid.parse().map_err(|error: NameError| error.to_string())?;
-        self.preparer.unprepare(uid).await.map_err(|error| {
+        self.preparer.wait().await.unprepare(uid).await.map_err(|error| {
             warn!(claim = %format_args!("{}/{}", asked.namespace, asked.name), uid = asked.uid, %error, "not unprepared");
             error.to_string()
         })

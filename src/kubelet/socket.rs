@@ -102,7 +102,7 @@ fn hash(parts: &[&str], bytes: usize) -> String {
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// A socket that is there for as long as this value.
-pub(super) struct Listener {
+pub(crate) struct Listener {
     socket: UnixListener,
     file: SocketFile,
 }
@@ -120,7 +120,7 @@ impl Drop for SocketFile {
 impl Listener {
     /// Listens in the place of whatever an earlier process has left there. The socket appears at its path only
     /// when it listens, and only root can connect: the kubelet never meets a half-made one.
-    pub(super) fn bind(path: PathBuf) -> Result<Self, Error> {
+    pub(crate) fn bind(path: PathBuf) -> Result<Self, Error> {
         let error = |source| Error::Bind { path: path.clone(), source };
         let folder = path.parent().unwrap_or(Path::new("/"));
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(error)?;
@@ -138,6 +138,16 @@ impl Listener {
 
     pub(super) fn path(&self) -> &Path {
         &self.file.0
+    }
+
+    /// Waits until somebody who may speak has connected.
+    pub(crate) async fn knocked(&self) -> io::Result<()> {
+        loop {
+            let (stream, _) = self.socket.accept().await?;
+            if may_speak(&stream)? {
+                return Ok(());
+            }
+        }
     }
 
     /// The connections of those who may speak: root, and whoever we are. The file goes with the stream. A

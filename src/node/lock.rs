@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Read, Seek, Write},
+    io::{self, Seek, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     thread,
@@ -13,6 +13,7 @@ use nix::{
     errno::Errno,
     fcntl::{Flock, FlockArg},
 };
+use tokio::time;
 
 /// Why the folder is not ours.
 #[derive(Debug, thiserror::Error)]
@@ -38,50 +39,89 @@ pub enum Error {
 /// A daemon that was killed while it started another process shares its lock with that one, for as long as
 /// that takes to start.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long one that steps back waits for its successor to be there.
+const SUCCESSION: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Held for as long as this value lives, however the process ends.
-pub(super) struct Lock {
+pub struct Lock {
     _file: Flock<File>,
 }
 
 impl Lock {
+    /// Takes it, or says who has it.
     pub(super) fn take(folder: &Path) -> Result<Self, Error> {
-        let path = folder.join("lock");
-        let unusable = |source: io::Error| Error::Unusable { path: path.clone(), source };
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unusable)?;
-        let mut options = fs::OpenOptions::new();
-        let mut file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(unusable)?;
         let deadline = Instant::now() + PATIENCE;
-        let locked = loop {
-            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-                Err((busy, Errno::EWOULDBLOCK)) if Instant::now() < deadline => file = busy,
-                locked => break locked,
+        loop {
+            match Self::try_take(folder)? {
+                Ok(lock) => return Ok(lock),
+                Err(Busy) if Instant::now() < deadline => thread::sleep(LOOK_EVERY),
+                Err(Busy) => return Err(taken(folder)),
             }
-            thread::sleep(LOOK_EVERY);
-        };
-        match locked {
-            Ok(mut file) => {
-                file.set_len(0).and_then(|()| file.rewind()).map_err(unusable)?;
-                writeln!(file, "{}", std::process::id()).map_err(unusable)?;
-                Ok(Self { _file: file })
-            }
-            Err((mut file, Errno::EWOULDBLOCK)) => {
-                let mut pid = String::new();
-                // Without a number the message is still true.
-                let _ = file.read_to_string(&mut pid);
-                Err(Error::Taken { folder: folder.to_owned(), pid: pid.trim().to_owned() })
-            }
-            Err((_, errno)) => Err(unusable(errno.into())),
         }
     }
+
+    /// Takes it from a daemon that steps back for us.
+    pub(super) async fn succeed(folder: &Path, within: Duration) -> Result<Self, Error> {
+        let deadline = Instant::now() + within;
+        loop {
+            match Self::try_take(folder)? {
+                Ok(lock) => return Ok(lock),
+                Err(Busy) if Instant::now() < deadline => time::sleep(LOOK_EVERY).await,
+                Err(Busy) => return Err(taken(folder)),
+            }
+        }
+    }
+
+    /// Takes it back when the successor for whom we have stepped back is gone.
+    pub fn stand_by(folder: &Path) -> Result<Self, Error> {
+        let deadline = Instant::now() + SUCCESSION;
+        while Instant::now() < deadline && Self::try_take(folder)?.is_ok() {
+            thread::sleep(LOOK_EVERY);
+        }
+        let (path, file) = open(folder)?;
+        let locked = Flock::lock(file, FlockArg::LockExclusive);
+        let file = locked.map_err(|(_, errno)| Error::Unusable { path, source: errno.into() })?;
+        Self::of(folder, file)
+    }
+
+    /// Takes it if nobody has it.
+    pub(super) fn try_take(folder: &Path) -> Result<Result<Self, Busy>, Error> {
+        let (path, file) = open(folder)?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(file) => Ok(Ok(Self::of(folder, file)?)),
+            Err((_, Errno::EWOULDBLOCK)) => Ok(Err(Busy)),
+            Err((_, errno)) => Err(Error::Unusable { path, source: errno.into() }),
+        }
+    }
+
+    /// With our number in it, for those who are refused.
+    fn of(folder: &Path, mut file: Flock<File>) -> Result<Self, Error> {
+        let written = file.set_len(0).and_then(|()| file.rewind());
+        let written = written.and_then(|()| writeln!(file, "{}", std::process::id()));
+        written.map_err(|source| Error::Unusable { path: folder.join("lock"), source })?;
+        Ok(Self { _file: file })
+    }
+}
+
+/// Another one has it.
+#[derive(Debug)]
+pub(super) struct Busy;
+
+fn open(folder: &Path) -> Result<(PathBuf, File), Error> {
+    let path = folder.join("lock");
+    let unusable = |source: io::Error| Error::Unusable { path: path.clone(), source };
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unusable)?;
+    let mut options = fs::OpenOptions::new();
+    let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(&path).map_err(unusable)?;
+    Ok((path, file))
+}
+
+fn taken(folder: &Path) -> Error {
+    // Without a number the message is still true.
+    let pid = fs::read_to_string(folder.join("lock")).unwrap_or_default();
+    Error::Taken { folder: folder.to_owned(), pid: pid.trim().to_owned() }
 }
 
 #[cfg(test)]

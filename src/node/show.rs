@@ -15,7 +15,7 @@ use crate::{
     claims::Claims,
     device::DeviceName,
     discover::Found,
-    exhibit::{Error, Exhibit},
+    exhibit::{Error, Exhibit, Mode},
     hold::Client,
     prepare::Preparer,
 };
@@ -41,6 +41,11 @@ impl<C: Claims> Show<C> {
         exhibit.refresh(&Arc::clone(&inventory.borrow()), &preparer.owners())?;
         let ended = exhibit.serve()?;
         Ok(Self { exhibit, inventory, preparer, ended })
+    }
+
+    /// How containers read.
+    pub(super) fn mode(&self) -> Mode {
+        self.exhibit.mode()
     }
 }
 

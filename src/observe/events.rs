@@ -10,6 +10,7 @@ use tracing::warn;
 use crate::{
     claims::ClaimRef,
     device::{DriverName, NodeName},
+    exhibit::Mode,
 };
 
 /// Tells of this node.
@@ -34,14 +35,28 @@ impl Events {
 
     /// A claim was released that the kubelet never asked to release.
     pub async fn released(&self, claim: &ClaimRef) {
+        let note = format!(
+            "Released the devices of claim {claim} ({}): it is gone, and nothing on this node names it",
+            claim.uid
+        );
+        self.publish(EventType::Warning, "ClaimReleased", "Release", note).await;
+    }
+
+    /// This is how containers read about their devices.
+    pub async fn metadata(&self, mode: Mode) {
+        let note = match mode {
+            Mode::Fuse => "Containers read about their devices from the live file system",
+            Mode::Files => "Containers read about their devices from plain files",
+        };
+        self.publish(EventType::Normal, "DeviceMetadata", "Serve", note.to_owned()).await;
+    }
+
+    async fn publish(&self, type_: EventType, reason: &str, action: &str, note: String) {
         let event = Event {
-            type_: EventType::Warning,
-            reason: String::from("ClaimReleased"),
-            note: Some(format!(
-                "Released the devices of claim {claim} ({}): it is gone, and nothing on this node names it",
-                claim.uid
-            )),
-            action: String::from("Release"),
+            type_,
+            reason: reason.to_owned(),
+            note: Some(note),
+            action: action.to_owned(),
             secondary: None,
         };
         if let Err(error) = self.recorder.publish(&event, &self.node).await {

@@ -9,6 +9,16 @@ use super::{cluster::Cluster, driver::Machine, kubelet::Behaviour, podman::Conta
 
 pub const PLACE: &str = "/var/run/kubernetes.io/dra-device-attributes";
 
+/// Counts reads and errors until it is told to stop. The file is read as a whole by every `cat`.
+pub const READER: &str = r#"
+    n=0 e=0
+    echo started
+    while [ ! -e /shared/stop ]; do
+        if cat "$FILE" >/dev/null 2>&1; then n=$((n+1)); else e=$((e+1)); fi
+    done
+    echo "$n $e"
+"#;
+
 /// What is said about devices, one file each.
 pub struct Reports(TempDir);
 

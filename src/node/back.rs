@@ -1,0 +1,93 @@
+//! What only one daemon of a node may have at a time: everything behind the lock.
+
+use std::{path::PathBuf, sync::Arc};
+
+use kube::Client;
+use tokio::sync::watch;
+use tracing::info;
+
+use super::{Error, lock::Lock, show::Show};
+use crate::{
+    claims::ApiServer,
+    device::{DriverName, NodeName},
+    discover::Found,
+    exhibit::{Exhibit, Mode},
+    hold::Places,
+    kubelet::{Instance, Listener},
+    prepare::{self, BootId, Preparer},
+};
+
+/// What is needed to open it.
+pub(super) struct Closed {
+    pub(super) driver: DriverName,
+    pub(super) node: NodeName,
+    pub(super) client: Client,
+    pub(super) inventory: watch::Receiver<Arc<Found>>,
+    pub(super) instance: Instance,
+    pub(super) cdi_dir: PathBuf,
+    pub(super) run_dir: PathBuf,
+    pub(super) boot_id: PathBuf,
+    pub(super) metadata: Option<(Places, Mode)>,
+}
+
+/// The claims of this node, and what containers read.
+pub(super) struct Back {
+    pub(super) lock: Lock,
+    pub(super) preparer: Arc<Preparer<ApiServer>>,
+    pub(super) show: Option<Show<ApiServer>>,
+    pub(super) door: Door,
+}
+
+/// Where a successor knocks.
+pub(super) enum Door {
+    /// Nobody may take our place while we run.
+    None,
+    /// Another process of this driver.
+    Open(Listener),
+}
+
+/// Where a successor knocks.
+pub(super) fn door(run_dir: &std::path::Path) -> PathBuf {
+    run_dir.join("next.sock")
+}
+
+impl Closed {
+    /// Recovers what is prepared and puts the file system before the kernel.
+    pub(super) fn open(self, lock: Lock) -> Result<Back, Error> {
+        let Self { driver, node, client, inventory, instance, cdi_dir, run_dir, boot_id, metadata } = self;
+        let boot = BootId::read(&boot_id).map_err(prepare::Error::from)?;
+        let exhibit = metadata
+            .map(|(places, mode)| Exhibit::new(driver.clone(), node.clone(), places, mode).map(Arc::new))
+            .transpose()?;
+        let preparing = prepare::Settings {
+            driver,
+            node,
+            cdi_folder: cdi_dir,
+            journal_folder: run_dir.join("claims"),
+            boot,
+            exhibit: exhibit.clone(),
+        };
+        let claims = ApiServer::new(client);
+        let preparer = Arc::new(Preparer::recover(preparing, claims, inventory.clone())?);
+        // The tree is complete from the first moment that the kernel can ask.
+        let show =
+            exhibit.map(|exhibit| Show::start(exhibit, inventory, Arc::clone(&preparer))).transpose()?;
+        let door = match instance {
+            Instance::Only => Door::None,
+            Instance::Pod(_) => Door::Open(Listener::bind(door(&run_dir))?),
+        };
+        Ok(Back { lock, preparer, show, door })
+    }
+}
+
+impl Door {
+    /// Waits until a successor has knocked.
+    pub(super) async fn knocked(&self) -> std::io::Result<()> {
+        match self {
+            Self::None => std::future::pending().await,
+            Self::Open(listener) => listener.knocked().await.inspect(|()| {
+                info!("another daemon is ready to take over: stepping back");
+            }),
+        }
+    }
+}
