@@ -9,12 +9,13 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     process::{Child, Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use claimfs::kubelet::api::dra::v1::Claim;
 use nix::sys::signal::{Signal, kill};
 use support::{
+    DEADLINE,
     cluster::Cluster,
     driver::{Machine, names},
     kubelet::Behaviour,
@@ -22,7 +23,8 @@ use support::{
 };
 
 /// What changes files, sockets or the answer.
-const CALLS: [&str; 6] = ["openat", "write", "rename", "unlink", "mkdir", "sendto,writev,sendmsg"];
+const CALLS: [&str; 7] =
+    ["openat", "write", "rename", "unlink", "mkdir", "rmdir,unlinkat,symlink", "sendto,writev,sendmsg"];
 /// Far more than there are.
 const MOST: usize = 200;
 
@@ -54,6 +56,19 @@ fn state(machine: &Machine) -> BTreeMap<String, Vec<u8>> {
         names(&folder).into_iter().map(move |name| folder.join(name))
     });
     files.map(|file| (file.display().to_string(), fs::read(&file).unwrap())).collect()
+}
+
+/// What it shows to containers, by name. Nobody waits for what is not needed any more to go.
+async fn shown_becomes(machine: &Machine, wanted: &[Vec<String>; 2], what: &str) {
+    let deadline = Instant::now() + DEADLINE;
+    while shown(machine) != *wanted {
+        assert!(Instant::now() < deadline, "{what}: {:?}, wanted {wanted:?}", shown(machine));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn shown(machine: &Machine) -> [Vec<String>; 2] {
+    ["run/anchors", "run/versions"].map(|folder| names(&machine.path(folder)))
 }
 
 /// Sends the daemon a signal when one of its threads enters one of these calls for the n-th time from now on.
@@ -88,6 +103,7 @@ async fn killed_at_any_call_it_converges() {
     let mut setup = Setup::new("crash").await;
     let claim = setup.claim("a", &[("r", "gpu-0"), ("s", "gpu-1")]);
     let mut points = 0;
+    let hidden = shown(&setup.machine);
     for operation in [Operation::Prepare, Operation::Unprepare] {
         // What it is like without a crash.
         if matches!(operation, Operation::Unprepare) {
@@ -97,6 +113,10 @@ async fn killed_at_any_call_it_converges() {
         operation.call(&setup, &claim).await.unwrap();
         let after = state(&setup.machine);
         assert_ne!(before, after);
+        let shown = match operation {
+            Operation::Prepare => shown(&setup.machine),
+            Operation::Unprepare => hidden.clone(),
+        };
         let back = match operation {
             Operation::Prepare => Operation::Unprepare,
             Operation::Unprepare => Operation::Prepare,
@@ -120,6 +140,7 @@ async fn killed_at_any_call_it_converges() {
                     .await
                     .unwrap_or_else(|error| panic!("{operation:?} {calls} {n}: {error}"));
                 assert_eq!(state(&setup.machine), after, "{operation:?} {calls} {n}: {outcome:?}");
+                shown_becomes(&setup.machine, &shown, &format!("{operation:?} {calls} {n}")).await;
                 if survived {
                     break;
                 }
