@@ -10,11 +10,12 @@ mod mirror;
 mod server;
 mod store;
 mod tree;
+mod waiting;
 
 use std::{io, path::PathBuf};
 
 pub use self::{
-    live::Live,
+    live::{Live, Released},
     mirror::Mirror,
     server::{Connection, Server},
     store::{Store, VersionName},

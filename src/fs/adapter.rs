@@ -1,11 +1,10 @@
 //! The kernel's questions: decode, ask the tree, encode.
 
 use std::{
-    collections::HashMap,
     ffi::OsStr,
     io,
     os::unix::ffi::OsStrExt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
@@ -15,31 +14,13 @@ use fuser::{
     ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyPoll, ReplyXattr, Request,
 };
 
-use super::{Entry, Handle, Inode, Kind, Live, Refusal};
+use super::{Entry, Handle, Inode, Kind, Live, Refusal, live::Released, waiting::Waiting};
 
 /// Until the kernel is told otherwise, which it is at every change.
 const TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// The number of a file's version, for those who do not want to read it.
 const GENERATION: &str = "user.claimfs.generation";
 const BLOCK: u32 = 512;
-
-/// Readers that wait for a newer version than the one they have.
-#[derive(Default)]
-pub(super) struct Waiting(Mutex<HashMap<Inode, HashMap<u64, PollNotifier>>>);
-
-impl Waiting {
-    /// Each open file waits once, however often it asks.
-    fn add(&self, inode: Inode, notifier: PollNotifier) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.entry(inode).or_default().insert(notifier.handle().0, notifier);
-    }
-
-    /// Those who wait for a file; they wait no longer.
-    pub(super) fn take(&self, inode: Inode) -> Vec<PollNotifier> {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.remove(&inode).unwrap_or_default().into_values().collect()
-    }
-}
 
 /// What fuser calls.
 pub(super) struct Adapter {
@@ -200,7 +181,10 @@ impl Filesystem for Adapter {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.live.release(handle(inode, file));
+        let handle = handle(inode, file);
+        if self.live.release(handle) == Released::Last {
+            self.waiting.forget(handle);
+        }
         reply.ok();
     }
 
@@ -258,7 +242,7 @@ impl Filesystem for Adapter {
         let handle = handle(inode, file);
         // First the waiting, then the look: a version that comes in between is not missed.
         if flags.contains(PollFlags::FUSE_POLL_SCHEDULE_NOTIFY) {
-            self.waiting.add(handle.inode, notifier);
+            self.waiting.add(handle, notifier);
         }
         let mut events = PollEvents::POLLIN | PollEvents::POLLRDNORM;
         if self.live.is_old(handle) {

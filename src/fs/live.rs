@@ -35,6 +35,15 @@ pub(super) enum News {
     Told(mpsc::Sender<()>),
 }
 
+/// Whether others have the same version open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Released {
+    /// Nobody has it open any more.
+    Last,
+    /// Somebody has, or it was not opened here.
+    NotLast,
+}
+
 /// Far longer than the kernel takes.
 const TELL_WITHIN: Duration = Duration::from_secs(2);
 
@@ -222,13 +231,17 @@ impl Live {
     }
 
     /// Lets go of what was opened.
-    pub fn release(&self, handle: Handle) {
-        let released = self.write().release(handle);
-        if let Some(version) = released
-            && let Err(error) = self.drop_unless_needed(handle.inode, &version)
-        {
+    pub fn release(&self, handle: Handle) -> Released {
+        let Some(version) = self.write().release(handle) else { return Released::NotLast };
+        if let Err(error) = self.drop_unless_needed(handle.inode, &version) {
             tracing::warn!(%error, "an old version of the metadata stays behind");
         }
+        Released::Last
+    }
+
+    /// Where it is noted who waits for newer versions.
+    pub(super) fn notes(&self) -> PathBuf {
+        self.store.notes()
     }
 
     fn drop_unless_needed(&self, inode: Inode, version: &Version) -> Result<(), Error> {

@@ -16,9 +16,10 @@ use tracing::{debug, warn};
 
 use super::{
     Error, Live,
-    adapter::{Adapter, Waiting},
+    adapter::Adapter,
     live::{Listener, News, Predecessor},
     tree::Change,
+    waiting::{self, Waiting},
 };
 
 /// Two, so that one reader does not wait for another; more only wait for each other.
@@ -48,7 +49,8 @@ impl Server {
     /// Serves a connection on threads of its own.
     pub fn start(live: &Arc<Live>, connection: Connection) -> Result<Self, Error> {
         let Connection { device, greeting } = connection;
-        let waiting = Arc::new(Waiting::default());
+        let (waiting, before_us) = Waiting::open(&live.notes()).map_err(Error::Serve)?;
+        let waiting = Arc::new(waiting);
         let adapter = Adapter { live: Arc::clone(live), waiting: Arc::clone(&waiting) };
         let is_fresh = greeting.is_none();
         let greeting = match greeting {
@@ -68,7 +70,13 @@ impl Server {
             thread::Builder::new().name(name.to_owned()).spawn(work).map_err(Error::Serve)
         };
         // Not on the threads that answer: the kernel may want an answer before it takes the news.
-        spawn("news", Box::new(move || tell(&notifier, &waiting, &to_tell, &untold)))?;
+        spawn(
+            "news",
+            Box::new(move || {
+                waiting::wake(&notifier, before_us);
+                tell(&notifier, &waiting, &to_tell, &untold);
+            }),
+        )?;
         spawn(
             "fuse",
             Box::new(move || {

@@ -39,6 +39,11 @@ impl Store {
         self.folder.join(VersionName::folder(inode))
     }
 
+    /// Where it is noted who waits for newer versions.
+    pub(super) fn notes(&self) -> PathBuf {
+        self.folder.with_extension("waiting")
+    }
+
     fn file(&self, inode: Inode, name: VersionName) -> PathBuf {
         self.folder.join(name.path(inode))
     }

@@ -74,7 +74,7 @@ pub struct Version {
 }
 
 /// What a reader has opened: one version of one file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle {
     /// The file.
     pub inode: Inode,
