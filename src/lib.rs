@@ -37,6 +37,7 @@ pub mod fs;
 pub mod hold;
 pub mod inventory;
 pub mod kubelet;
+mod memory;
 pub mod metadata;
 pub mod node;
 pub mod observe;

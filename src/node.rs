@@ -9,7 +9,6 @@
 
 mod back;
 mod lock;
-mod memory;
 mod show;
 
 use std::{
@@ -43,9 +42,10 @@ use crate::{
     hold::Places,
     inventory::{self, Inventory},
     kubelet::{self, Health, Instance, Late, Paths, Plugin, Registered},
+    memory,
     observe::{Events, Probes, Readiness},
     prepare::{self, Preparer},
-    publish::{self, Publisher},
+    publish::{self, Published, Publisher},
 };
 
 /// How long the end may take: the kubelet waits 30 s for a driver that comes back.
@@ -246,7 +246,7 @@ impl Daemon {
         let collector = tokio::spawn(collect(Arc::clone(&preparer), events, collect_every, back.clone()));
         let show = tokio::spawn(show::run(show, back.clone()));
         let rounds = publisher.published();
-        let small = tokio::spawn(memory::stay_small(rounds, back.clone()));
+        let small = tokio::spawn(stay_small(rounds, back.clone()));
         let publisher = tokio::spawn(publisher.run(back.clone()));
         let ready = tokio::spawn(async move {
             readiness.ready().await;
@@ -319,6 +319,18 @@ fn knock(run_dir: &Path) {
 async fn tell_mode(mode: Option<Mode>, events: Arc<Events>) {
     if let Some(mode) = mode {
         events.metadata(mode).await;
+    }
+}
+
+/// Gives back what each round of publishing has left free: a thousand devices are published in megabytes and
+/// remembered in kilobytes.
+async fn stay_small(mut rounds: watch::Receiver<Published>, shutdown: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            round = rounds.changed() => if round.is_err() { return },
+        }
+        memory::trim();
     }
 }
 

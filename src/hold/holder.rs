@@ -1,4 +1,4 @@
-//! The process itself: one thread, one list of sockets, one deadline.
+//! The process itself: one thread, one list of sockets, two deadlines.
 
 use std::{
     fs,
@@ -30,8 +30,10 @@ use super::{
     mounts::{self, Mounted},
     swap::Swapping,
 };
-use crate::{device::ClaimUid, fs::Inode};
+use crate::{device::ClaimUid, fs::Inode, memory};
 
+/// It is there for as long as the node, and has nothing to do most of the time.
+const REST: Duration = Duration::from_secs(1);
 /// A server, the one that replaces it, and somebody who asks.
 const MAX_CALLERS: usize = 8;
 
@@ -48,6 +50,8 @@ pub struct Holder {
     anchors: Anchors,
     /// When readers have waited long enough for a server that is gone.
     deadline: Option<Instant>,
+    /// When it has had nothing to do for long enough to make itself small.
+    rest: Option<Instant>,
     _lock: Flock<fs::File>,
 }
 
@@ -86,6 +90,7 @@ impl Holder {
             point: None,
             anchors,
             deadline: None,
+            rest: Some(Instant::now()),
             _lock: lock,
         })
     }
@@ -98,6 +103,13 @@ impl Holder {
                 self.wait().map_err(|source| Error::Socket { path: self.places.socket.clone(), source })?;
             if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 self.give_up();
+            }
+            if !ready.is_empty() {
+                self.rest = Some(Instant::now() + REST);
+            } else if self.rest.is_some_and(|rest| rest <= Instant::now()) {
+                self.rest = None;
+                memory::trim();
+                memory::forget_files();
             }
             // From the last: those behind one that goes move up.
             for caller in ready.iter().rev().filter(|ready| **ready > 0) {
@@ -114,7 +126,7 @@ impl Holder {
         let sockets = [&self.listener].into_iter().chain(&self.callers);
         let mut polled: Vec<PollFd<'_>> =
             sockets.map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN)).collect();
-        let timeout = match self.deadline {
+        let timeout = match self.deadline.into_iter().chain(self.rest).min() {
             None => PollTimeout::NONE,
             Some(deadline) => {
                 let left = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
