@@ -15,7 +15,7 @@ use std::{
 
 use claimfs::{
     fs::{Connection, Live, Server, Step, Store},
-    hold::{Client, Places},
+    hold::{Client, Places, Starter},
 };
 use tempfile::TempDir;
 
@@ -106,7 +106,9 @@ fn main() {
     let folder = TempDir::new_in("/dev/shm").unwrap();
     let run_dir = folder.path().join("run");
     fs::create_dir(&run_dir).unwrap();
-    let places = Places::new(&run_dir, &folder.path().join("mount"), Duration::from_secs(60)).unwrap();
+    let places =
+        Places::new(&run_dir, &folder.path().join("mount"), Duration::from_secs(60), Starter::Somebody)
+            .unwrap();
     let mut holding = holder(&places);
     let client = loop {
         if let Ok(client) = Client::connect(&places.socket) {

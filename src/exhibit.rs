@@ -317,7 +317,7 @@ impl Exhibit {
         let claim = &prepared.claim.uid;
         for request in prepared.requests() {
             let path = paths::of_request(claim, request, &self.driver);
-            link.anchor(&self.places, &self.live, (claim, request), &path)?;
+            link.anchor(&self.places, &self.live, (claim, request, &self.driver), &path)?;
         }
         Ok(())
     }

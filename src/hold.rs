@@ -1,10 +1,11 @@
 //! The small process that mounts the file system and keeps it alive while whoever serves it comes and goes.
 //!
-//! It needs privilege and no wits: it parses nothing but a handful of [`Request`]s from root, never looks into
-//! the file system that it holds (it would wait for a server that may be dead), and starts nothing. [`Holder`]
-//! is the process, [`Client`] the way to it, [`mounts`](self) what both know about mounts.
+//! It needs privilege and no wits: it parses nothing but a handful of [`Request`]s from root, and never looks
+//! into the file system that it holds (it would wait for a server that may be dead): a helper without
+//! privilege does that for it. [`Holder`] is the process, [`Client`] the way to it.
 
 mod anchors;
+mod callers;
 mod client;
 mod detached;
 mod holder;
@@ -25,7 +26,7 @@ pub use self::{
     client::Client,
     holder::Holder,
     message::{Answer, Request},
-    opener::{Opener, open_for_standard_input},
+    opener::open_for_standard_input,
 };
 
 /// Why the holder cannot do something.
@@ -61,6 +62,14 @@ pub enum Error {
     /// The holder refused.
     #[error("the holder refuses: {0}")]
     Refused(String),
+    /// There is none, and it is not ours to start one.
+    #[error("no holder answers on {}: {source}; is `claimfs hold` running?", .path.display())]
+    Missing {
+        /// Where it should listen.
+        path: PathBuf,
+        /// Why.
+        source: Box<Error>,
+    },
     /// Another one runs.
     #[error("another holder has the lock {}", .path.display())]
     Locked {
@@ -73,8 +82,17 @@ impl Error {
     /// Whether it is not the holder's decision: nobody answers, or not any more.
     #[must_use]
     pub fn is_the_line(&self) -> bool {
-        matches!(self, Self::Socket { .. } | Self::Message(_))
+        matches!(self, Self::Socket { .. } | Self::Message(_) | Self::Missing { .. })
     }
+}
+
+/// Who starts a holder when there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Starter {
+    /// The daemon.
+    Daemon,
+    /// Whoever supervises it: systemd, or a `DaemonSet` of its own.
+    Somebody,
 }
 
 /// Where everything of a holder is.
@@ -92,11 +110,13 @@ pub struct Places {
     pub tree: PathBuf,
     /// How long readers wait for a server that is gone.
     pub grace: Duration,
+    /// Who starts it.
+    pub starter: Starter,
 }
 
 impl Places {
     /// In a run folder. The paths are those of the mount table, which knows no links: `/var/run` is one.
-    pub fn new(run_dir: &Path, mount_point: &Path, grace: Duration) -> Result<Self, Error> {
+    pub fn new(run_dir: &Path, mount_point: &Path, grace: Duration, starter: Starter) -> Result<Self, Error> {
         let error = |source| Error::Socket { path: run_dir.to_owned(), source };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(run_dir).map_err(error)?;
         let run_dir = run_dir.canonicalize().map_err(error)?;
@@ -107,6 +127,7 @@ impl Places {
             versions: run_dir.join("versions"),
             tree: run_dir.join("tree"),
             grace,
+            starter,
         })
     }
 

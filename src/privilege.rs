@@ -13,3 +13,9 @@ pub(crate) fn drop_all() -> io::Result<()> {
     }
     Ok(())
 }
+
+/// Gives up every capability, also of what is executed from now on.
+pub(crate) fn drop_for_ever() -> io::Result<()> {
+    nix::sys::prctl::set_no_new_privs()?;
+    drop_all()
+}

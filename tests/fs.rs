@@ -19,7 +19,7 @@ use std::{
 
 use claimfs::{
     fs::{Connection, Live, Server, Step, Store},
-    hold::{Client, Places},
+    hold::{Client, Places, Starter},
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use proptest::{
@@ -42,7 +42,9 @@ impl Mounted {
         let folder = TempDir::new().unwrap();
         let run_dir = folder.path().join("run");
         fs::create_dir(&run_dir).unwrap();
-        let places = Places::new(&run_dir, &folder.path().join("mount"), Duration::from_secs(60)).unwrap();
+        let places =
+            Places::new(&run_dir, &folder.path().join("mount"), Duration::from_secs(60), Starter::Somebody)
+                .unwrap();
         let holder = Command::new(env!("CARGO_BIN_EXE_claimfs"))
             .args(["hold", "--log", "warn", "--run-dir"])
             .arg(&run_dir)

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::Error;
 use crate::{
-    hold::{Holder, Places},
+    hold::{Holder, Places, Starter},
     observe,
     reader::PLACE,
 };
@@ -43,7 +43,12 @@ impl Hold {
         observe::log_to_stderr(&self.log)?;
         // A session of its own: what ends the daemon's must not end us. Where we lead one already, all is well.
         let _ = nix::unistd::setsid();
-        let places = Places::new(&self.run_dir, &self.mount_point, Duration::from_secs(self.grace))?;
+        let places = Places::new(
+            &self.run_dir,
+            &self.mount_point,
+            Duration::from_secs(self.grace),
+            Starter::Somebody,
+        )?;
         Ok(Holder::bind(places)?.run()?)
     }
 }

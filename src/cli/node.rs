@@ -20,7 +20,7 @@ use crate::{
     device::{NodeName, PodUid},
     discover::Roots,
     exhibit::Mode,
-    hold::{Places, kernel},
+    hold::{Places, Starter, kernel},
     kubelet::Instance,
     node::{self, Daemon, Ended, Lock, Settings},
     observe,
@@ -72,6 +72,10 @@ pub(super) struct Node {
     #[arg(long, value_name = "SECONDS", env = "CLAIMFS_GRACE", default_value_t = GRACE)]
     grace: u64,
 
+    /// Who starts the process that keeps the file system mounted (claimfs hold)
+    #[arg(long, value_enum, value_name = "WHO", env = "CLAIMFS_HOLDER", default_value_t = Holder::Start)]
+    holder: Holder,
+
     /// The UID of our pod, where a new pod may start before the old one has ended
     #[arg(long, value_name = "UID", env = "CLAIMFS_POD_UID")]
     pod_uid: Option<PodUid>,
@@ -112,6 +116,15 @@ enum Metadata {
     Files,
     /// Not at all
     Off,
+}
+
+/// Who starts a holder.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Holder {
+    /// The daemon, when there is none
+    Start,
+    /// Somebody else; without one new claims are not prepared
+    Wait,
 }
 
 impl Metadata {
@@ -156,7 +169,14 @@ impl Node {
 
     async fn serve(self, lock: Option<Lock>) -> Result<Ended, Error> {
         let grace = Duration::from_secs(self.grace);
-        let places = |mode| Ok::<_, Error>((Places::new(&self.run_dir, &self.mount_point, grace)?, mode));
+        let starter = match self.holder {
+            Holder::Start => Starter::Daemon,
+            Holder::Wait => Starter::Somebody,
+        };
+        let places = |mode| {
+            let places = Places::new(&self.run_dir, &self.mount_point, grace, starter)?;
+            Ok::<_, Error>((places, mode))
+        };
         let settings = Settings {
             config: Config::load(&self.config)?,
             node: node_name(self.node_name.as_ref())?,
@@ -172,7 +192,11 @@ impl Node {
             collect_every: Duration::from_secs(self.collect_every),
             lock,
         };
-        privilege::drop_all().map_err(Error::Start)?;
+        match starter {
+            Starter::Daemon => privilege::drop_all(),
+            Starter::Somebody => privilege::drop_for_ever(),
+        }
+        .map_err(Error::Start)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Start)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(Error::Start)?;
         let shutdown = CancellationToken::new();

@@ -16,9 +16,9 @@ use tracing::info;
 
 use super::Error;
 use crate::{
-    device::{ClaimUid, RequestName},
+    device::{ClaimUid, DriverName, RequestName},
     fs::{Connection, Live, Server, Step, Tree, VersionName},
-    hold::{self, Client, Opener, Places},
+    hold::{self, Client, Places, Starter},
 };
 
 /// A process starts in milliseconds; a machine under load takes longer.
@@ -55,7 +55,7 @@ pub(super) struct Link {
 /// How containers read.
 enum Way {
     /// From us, through the kernel.
-    Served { opener: Opener, device: OwnedFd, greeting: Vec<u8> },
+    Served { device: OwnedFd, greeting: Vec<u8> },
     /// From plain files: these versions are mounted. The mount cannot end, so nobody says so.
     Swapped { mounted: HashMap<(ClaimUid, RequestName), u64>, _never: oneshot::Sender<io::Result<()>> },
 }
@@ -73,8 +73,7 @@ impl Link {
         let Server { ended, greeting } = Server::start(live, Connection { device, greeting })?;
         client.keep(greeting.clone(), None)?;
         info!(mount_point = %places.mount_point.display(), ?taken, "the metadata are served");
-        let opener = Opener::start().map_err(Error::Start)?;
-        Ok((Self { client, way: Way::Served { opener, device: copy, greeting } }, ended, taken))
+        Ok((Self { client, way: Way::Served { device: copy, greeting } }, ended, taken))
     }
 
     /// Shows plain files.
@@ -91,7 +90,7 @@ impl Link {
     pub(super) fn reconnect(&mut self, places: &Places) -> Result<(), Error> {
         self.client = connect(places)?;
         match &mut self.way {
-            Way::Served { device, greeting, .. } => {
+            Way::Served { device, greeting } => {
                 self.client.keep(greeting.clone(), Some(device.as_fd()))?;
             }
             Way::Swapped { mounted, .. } => mounted.clear(),
@@ -120,19 +119,18 @@ impl Link {
         &mut self,
         places: &Places,
         live: &Live,
-        (claim, request): (&ClaimUid, &RequestName),
+        (claim, request, driver): (&ClaimUid, &RequestName, &DriverName),
         path: &[Step],
     ) -> Result<(), Error> {
-        let inode = Tree::inode(path).0;
-        let file = match &mut self.way {
-            Way::Served { opener, .. } => {
-                let names =
-                    places.mount_point.join(path.iter().map(Step::name).collect::<std::path::PathBuf>());
-                open(opener, &names)?
+        match &self.way {
+            Way::Served { .. } => {
+                let inode = Tree::inode(path).0;
+                self.ask(places, |holder| {
+                    holder.anchor(claim.clone(), request.clone(), driver.clone(), inode)
+                })
             }
-            Way::Swapped { .. } => return self.swap_in(places, live, (claim, request), path),
-        };
-        self.ask(places, |holder| holder.anchor(claim.clone(), request.clone(), inode, file.as_fd()))
+            Way::Swapped { .. } => self.swap_in(places, live, (claim, request), path),
+        }
     }
 
     fn swap_in(
@@ -172,17 +170,6 @@ impl Link {
     }
 }
 
-/// Opens a file of the file system, if need be by another process than before.
-fn open(opener: &mut Opener, path: &Path) -> Result<OwnedFd, Error> {
-    match opener.open(path) {
-        Err(error) if error.is_the_line() => {
-            *opener = Opener::start().map_err(Error::Start)?;
-            Ok(opener.open(path)?)
-        }
-        file => Ok(file?),
-    }
-}
-
 /// A holder, and the connection that it has for us. One that is just dying is not the last one.
 fn obtain(places: &Places, from: From) -> Result<(Client, OwnedFd, Option<Vec<u8>>), Error> {
     let mut attempt = 1;
@@ -207,8 +194,13 @@ fn obtain(places: &Places, from: From) -> Result<(Client, OwnedFd, Option<Vec<u8
 
 /// The holder that runs, or one that is started now.
 fn connect(places: &Places) -> Result<Client, Error> {
-    if let Ok(client) = Client::connect(&places.socket) {
-        return Ok(client);
+    match (Client::connect(&places.socket), places.starter) {
+        (Ok(client), _) => return Ok(client),
+        (Err(_), Starter::Daemon) => {}
+        (Err(error), Starter::Somebody) => {
+            let source = Box::new(error);
+            return Err(hold::Error::Missing { path: places.socket.clone(), source }.into());
+        }
     }
     let mut holder = start(places).map_err(Error::Start)?;
     // It is to outlive us; whoever comes after us finds it by its socket. Until then somebody has to take

@@ -7,6 +7,7 @@ use crate::{
     claims::ClaimRef,
     device::{ClaimUid, DeviceName, DriverName, NodeName, RequestName},
     fs::Step,
+    metadata::file_name,
     reader::PLACE,
 };
 
@@ -53,8 +54,4 @@ pub(super) fn in_container(prepared: &Prepared, request: &RequestName, driver: &
         None => Path::new("resourceclaims").join(prepared.claim.name.as_str()),
     };
     Path::new(PLACE).join(of).join(request.as_str()).join(file_name(driver))
-}
-
-fn file_name(driver: &DriverName) -> String {
-    format!("{driver}-metadata.json")
 }

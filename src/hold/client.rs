@@ -22,7 +22,7 @@ use super::{
     message::{receive, send},
 };
 use crate::{
-    device::{ClaimUid, RequestName},
+    device::{ClaimUid, DriverName, RequestName},
     fs::VersionName,
 };
 
@@ -78,15 +78,15 @@ impl Client {
         self.do_so(&Request::Keep { greeting }, device)
     }
 
-    /// Lets containers mount a file.
+    /// Lets containers mount the file of a request.
     pub fn anchor(
         &self,
         claim: ClaimUid,
         request: RequestName,
+        driver: DriverName,
         inode: u64,
-        file: BorrowedFd<'_>,
     ) -> Result<(), Error> {
-        self.do_so(&Request::Anchor { claim, request, inode }, Some(file))
+        self.do_so(&Request::Anchor { claim, request, driver, inode }, None)
     }
 
     /// Lets those who read without a server see the plain files of the tree.

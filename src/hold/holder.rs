@@ -2,48 +2,41 @@
 
 use std::{
     fs,
-    io::{self, Write},
+    io::Write,
     os::{
-        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
-        unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+        fd::{AsFd, OwnedFd},
+        unix::fs::{DirBuilderExt, MetadataExt},
     },
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-use nix::{
-    fcntl::{Flock, FlockArg},
-    poll::{PollFd, PollFlags, PollTimeout, poll},
-    sys::socket::{
-        AddressFamily, Backlog, SockFlag, SockType, UnixAddr, accept, bind, getsockopt, listen, socket,
-        sockopt::PeerCredentials,
-    },
-};
+use nix::fcntl::{Flock, FlockArg};
 use tracing::{info, warn};
 
 use super::{
     Answer, Error, Places, Request,
     anchors::Anchors,
+    callers::{CallerId, Callers, Ready},
     detached::Detached,
     kernel,
-    message::{receive, send},
     mounts::{self, Mounted},
+    opener::Opener,
     swap::Swapping,
 };
-use crate::{device::ClaimUid, fs::Inode, memory};
+use crate::{device::ClaimUid, fs::Inode, memory, metadata};
 
 /// It is there for as long as the node, and has nothing to do most of the time.
 const REST: Duration = Duration::from_secs(1);
-/// A server, the one that replaces it, and somebody who asks.
-const MAX_CALLERS: usize = 8;
 
 /// Keeps the connection to the kernel.
 pub struct Holder {
     places: Places,
-    listener: OwnedFd,
-    callers: Vec<OwnedFd>,
+    callers: Callers,
     /// Which of the callers serves.
-    server: Option<usize>,
+    server: Option<CallerId>,
+    /// There once a file was wanted.
+    opener: Option<Opener<Wanted>>,
     kept: Option<Kept>,
     /// The file system as it is mounted now.
     point: Option<Mounted>,
@@ -53,6 +46,21 @@ pub struct Holder {
     /// When it has had nothing to do for long enough to make itself small.
     rest: Option<Instant>,
     _lock: Flock<fs::File>,
+}
+
+/// What a file is opened for.
+struct Wanted {
+    caller: CallerId,
+    path: PathBuf,
+    inode: Inode,
+}
+
+/// When a caller is answered.
+enum Outcome {
+    /// A connection may come along.
+    Now(Answer, Option<OwnedFd>),
+    /// When the helper has done its part.
+    Later,
 }
 
 /// The kernel's end, and what it said first.
@@ -78,14 +86,14 @@ impl Holder {
         // For people: who it is.
         let written = lock.set_len(0).and_then(|()| writeln!(&*lock, "{}", std::process::id()));
         written.map_err(at(&lock_path))?;
-        let listener = listen_on(&places.socket).map_err(at(&places.socket))?;
+        let callers = Callers::listen_on(&places.socket).map_err(at(&places.socket))?;
         let swapping = if kernel::is_at_least(6, 5) { Swapping::Live } else { Swapping::Once };
         let anchors = Anchors::found(&places, swapping).map_err(at(&places.anchors))?;
         Ok(Self {
             places,
-            listener,
-            callers: Vec::new(),
+            callers,
             server: None,
+            opener: None,
             kept: None,
             point: None,
             anchors,
@@ -99,8 +107,10 @@ impl Holder {
     pub fn run(mut self) -> Result<(), Error> {
         info!(socket = %self.places.socket.display(), "holding");
         loop {
-            let ready =
-                self.wait().map_err(|source| Error::Socket { path: self.places.socket.clone(), source })?;
+            let until = self.deadline.into_iter().chain(self.rest).min();
+            let helper = self.opener.as_ref().map(Opener::socket);
+            let ready = self.callers.wait(helper, until);
+            let ready = ready.map_err(|source| Error::Socket { path: self.places.socket.clone(), source })?;
             if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 self.give_up();
             }
@@ -111,78 +121,72 @@ impl Holder {
                 memory::trim();
                 memory::forget_files();
             }
-            // From the last: those behind one that goes move up.
-            for caller in ready.iter().rev().filter(|ready| **ready > 0) {
-                self.serve(*caller - 1);
-            }
-            if ready.contains(&0) {
-                self.accept();
+            for who in ready {
+                match who {
+                    Ready::Stranger => self.callers.accept(),
+                    Ready::Caller(caller) => self.serve(caller),
+                    Ready::Helper => self.anchor_next(),
+                }
             }
         }
     }
 
-    /// What can be read: 0 is the listener, the callers are one higher than their numbers.
-    fn wait(&self) -> io::Result<Vec<usize>> {
-        let sockets = [&self.listener].into_iter().chain(&self.callers);
-        let mut polled: Vec<PollFd<'_>> =
-            sockets.map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN)).collect();
-        let timeout = match self.deadline.into_iter().chain(self.rest).min() {
-            None => PollTimeout::NONE,
-            Some(deadline) => {
-                let left = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
-                PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
-            }
-        };
-        match poll(&mut polled, timeout) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        let is_ready = |polled: &PollFd<'_>| polled.revents().is_some_and(|events| !events.is_empty());
-        Ok((0..polled.len()).filter(|index| is_ready(&polled[*index])).collect())
-    }
-
-    fn accept(&mut self) {
-        let Ok(caller) = accept_from(self.listener.as_fd()) else { return };
-        let peer = getsockopt(&caller, PeerCredentials).map(|peer| peer.uid());
-        let allowed = matches!(peer, Ok(uid) if uid == 0 || uid == nix::unistd::geteuid().as_raw());
-        if !allowed || self.callers.len() >= MAX_CALLERS {
-            warn!(?peer, "refused a caller");
-            return;
-        }
-        self.callers.push(caller);
-    }
-
-    fn serve(&mut self, caller: usize) {
-        let received = receive::<Request>(self.callers[caller].as_fd());
-        let (answer, descriptor) = match received {
-            Ok(Some((request, descriptor))) => match self.answer(caller, request, descriptor) {
-                Ok(answer) => answer,
-                Err(error) => (Answer::Refused(error.to_string()), None),
-            },
+    fn serve(&mut self, caller: CallerId) {
+        let outcome = match self.callers.hear(caller) {
+            Ok(Some((request, descriptor))) => self.answer(caller, request, descriptor),
             Ok(None) => return self.hang_up(caller),
-            Err(error) => (Answer::Refused(error.to_string()), None),
+            Err(error) => Err(error),
         };
-        let descriptor = descriptor.as_ref().map(AsFd::as_fd);
-        if let Err(error) = send(self.callers[caller].as_fd(), &answer, descriptor) {
+        match outcome {
+            Ok(Outcome::Now(answer, descriptor)) => self.tell(caller, &answer, descriptor.as_ref()),
+            Ok(Outcome::Later) => {}
+            Err(error) => self.tell(caller, &Answer::Refused(error.to_string()), None),
+        }
+    }
+
+    fn tell(&mut self, caller: CallerId, answer: &Answer, descriptor: Option<&OwnedFd>) {
+        if let Err(error) = self.callers.tell(caller, answer, descriptor.map(AsFd::as_fd)) {
             warn!(%error, "cannot answer");
             self.hang_up(caller);
         }
     }
 
-    fn hang_up(&mut self, caller: usize) {
+    fn hang_up(&mut self, caller: CallerId) {
         self.callers.remove(caller);
-        match self.server {
-            Some(server) if server == caller => {
-                self.server = None;
-                self.deadline = self.kept.as_ref().map(|_| Instant::now() + self.places.grace);
-                info!(seconds = self.places.grace.as_secs(), "the server is gone; readers wait for another");
-            }
-            Some(server) if server > caller => self.server = Some(server - 1),
-            _ => {}
+        if self.server == Some(caller) {
+            self.server = None;
+            self.deadline = self.kept.as_ref().map(|_| Instant::now() + self.places.grace);
+            info!(seconds = self.places.grace.as_secs(), "the server is gone; readers wait for another");
         }
     }
 
-    fn served_by(&mut self, caller: usize) -> Result<(), Error> {
+    /// Lets the helper open a file that containers are to mount.
+    fn want(&mut self, file: PathBuf, wanted: Wanted) -> Result<(), Error> {
+        let error = |source| Error::Open { path: file.clone(), source };
+        // Whoever waits for one that has ended asks again.
+        let running = self.opener.take_if(|opener| !opener.has_ended());
+        let opener = running.map_or_else(Opener::start, Ok).map_err(error)?;
+        self.opener.insert(opener).want(file, wanted)
+    }
+
+    /// Takes the next file from the helper.
+    fn anchor_next(&mut self) {
+        let Some(opener) = &mut self.opener else { return };
+        let Some((wanted, opened)) = opener.opened() else {
+            self.opener = None;
+            return;
+        };
+        let Wanted { caller, path, inode } = wanted;
+        let point = self.point.as_ref().ok_or_else(|| Error::Refused(String::from("nothing is mounted")));
+        let anchored = opened.and_then(|file| self.anchors.put(path, inode, file.as_fd(), point?));
+        let answer = match anchored {
+            Ok(()) => Answer::Done,
+            Err(error) => Answer::Refused(error.to_string()),
+        };
+        self.tell(caller, &answer, None);
+    }
+
+    fn served_by(&mut self, caller: CallerId) -> Result<(), Error> {
         self.point = self.mounted()?;
         self.server = Some(caller);
         self.deadline = None;
@@ -191,10 +195,11 @@ impl Holder {
 
     fn answer(
         &mut self,
-        caller: usize,
+        caller: CallerId,
         request: Request,
         descriptor: Option<OwnedFd>,
-    ) -> Result<(Answer, Option<OwnedFd>), Error> {
+    ) -> Result<Outcome, Error> {
+        let done = Outcome::Now(Answer::Done, None);
         match request {
             Request::Take => {
                 // What is not mounted any more is of no use to anybody.
@@ -202,19 +207,19 @@ impl Holder {
                     self.kept = None;
                 }
                 let Some(Kept { device, greeting: Some(greeting) }) = &self.kept else {
-                    return Ok((Answer::Nothing, None));
+                    return Ok(Outcome::Now(Answer::Nothing, None));
                 };
                 let answer = Answer::Taken { greeting: greeting.clone() };
                 let device = self.copy(device)?;
                 self.served_by(caller)?;
-                Ok((answer, Some(device)))
+                Ok(Outcome::Now(answer, Some(device)))
             }
             Request::Mount => {
                 let device = self.mount()?;
                 let copy = self.copy(&device)?;
                 self.kept = Some(Kept { device, greeting: None });
                 self.served_by(caller)?;
-                Ok((Answer::Done, Some(copy)))
+                Ok(Outcome::Now(Answer::Done, Some(copy)))
             }
             Request::Keep { greeting } => {
                 let device = match (descriptor, self.kept.take()) {
@@ -224,37 +229,37 @@ impl Holder {
                 };
                 self.kept = Some(Kept { device, greeting: Some(greeting) });
                 self.served_by(caller)?;
-                Ok((Answer::Done, None))
+                Ok(done)
             }
-            Request::Anchor { claim, request, inode } => {
-                let file = descriptor.ok_or_else(|| Error::Refused(String::from("no file came along")))?;
-                let point =
-                    self.point.as_ref().ok_or_else(|| Error::Refused(String::from("nothing is mounted")))?;
+            Request::Anchor { claim, request, driver, inode } => {
+                let file = self.places.mount_point.join("by-uid").join(claim.as_str());
+                let file = file.join(request.as_str()).join(metadata::file_name(&driver));
                 let path = self.places.anchor(&claim, &request);
-                self.anchors.put(path, Inode(inode), file.as_fd(), point)?;
-                Ok((Answer::Done, None))
+                self.want(file, Wanted { caller, path, inode: Inode(inode) })?;
+                Ok(Outcome::Later)
             }
             Request::Expose => {
                 self.expose()?;
-                Ok((Answer::Done, None))
+                Ok(done)
             }
             Request::Swap { claim, request, inode, version } => {
                 let version = self.places.versions.join(version.path(Inode(inode)));
                 self.anchors.swap(&self.places.anchor(&claim, &request), &version)?;
-                Ok((Answer::Done, None))
+                Ok(done)
             }
             Request::Drop { claims } => {
                 for claim in claims {
                     self.anchors.drop_all_of(&self.places.anchors.join(claim.as_str()))?;
                 }
-                Ok((Answer::Done, None))
+                Ok(done)
             }
             Request::Unhealed => {
                 let unhealed = self.anchors.unhealed();
                 let path = self.places.anchors.clone();
-                Ok((Answer::Unhealed(unhealed.map_err(|source| Error::Mount { path, source })?), None))
+                let unhealed = unhealed.map_err(|source| Error::Mount { path, source })?;
+                Ok(Outcome::Now(Answer::Unhealed(unhealed), None))
             }
-            Request::List => Ok((Answer::Claims(self.claims()?), None)),
+            Request::List => Ok(Outcome::Now(Answer::Claims(self.claims()?), None)),
         }
     }
 
@@ -348,26 +353,4 @@ impl Holder {
         }
         info!("no server has come back: the last versions stay as they are");
     }
-}
-
-/// A socket that only root can use, at its path only when it listens.
-fn listen_on(path: &Path) -> io::Result<OwnedFd> {
-    let hidden = path.with_extension("new");
-    match fs::remove_file(&hidden) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let listener = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None)?;
-    bind(listener.as_raw_fd(), &UnixAddr::new(&hidden)?)?;
-    fs::set_permissions(&hidden, fs::Permissions::from_mode(0o600))?;
-    listen(&listener, Backlog::new(8)?)?;
-    fs::rename(&hidden, path)?;
-    Ok(listener)
-}
-
-#[allow(unsafe_code)]
-fn accept_from(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let accepted = accept(listener.as_raw_fd())?;
-    // SAFETY: the kernel has just made it for us, and nobody else knows its number.
-    Ok(unsafe { OwnedFd::from_raw_fd(accepted) })
 }

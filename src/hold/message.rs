@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::Error;
 use crate::{
-    device::{ClaimUid, RequestName},
+    device::{ClaimUid, DriverName, RequestName},
     fs::VersionName,
 };
 
@@ -33,13 +33,15 @@ pub enum Request {
         /// What the kernel said first.
         greeting: Vec<u8>,
     },
-    /// Let containers mount the file that comes along.
+    /// Let containers mount the file of a request.
     #[serde(rename_all = "camelCase")]
     Anchor {
         /// The claim.
         claim: ClaimUid,
         /// The request.
         request: RequestName,
+        /// Whose file it is.
+        driver: DriverName,
         /// Which file it is, for its versions.
         inode: u64,
     },
@@ -170,8 +172,9 @@ mod tests {
         for text in [
             "{}",
             "nonsense",
-            r#"{"anchor": {"claim": "../../etc", "request": "r", "inode": 1}}"#,
-            r#"{"anchor": {"claim": "u1", "request": "a/b", "inode": 1}}"#,
+            r#"{"anchor": {"claim": "../../etc", "request": "r", "driver": "d.e", "inode": 1}}"#,
+            r#"{"anchor": {"claim": "u1", "request": "a/b", "driver": "d.e", "inode": 1}}"#,
+            r#"{"anchor": {"claim": "u1", "request": "a", "driver": "../e", "inode": 1}}"#,
             r#"{"drop": {"claims": ["u1"], "path": "/etc"}}"#,
             r#"{"drop": {"claims": [""]}}"#,
             r#"{"swap": {"claim": "u1", "request": "r", "inode": 1, "version": "../1"}}"#,
