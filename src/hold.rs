@@ -10,6 +10,7 @@ mod client;
 mod detached;
 mod holder;
 pub mod kernel;
+mod manager;
 mod message;
 mod mounts;
 mod opener;

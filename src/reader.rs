@@ -8,8 +8,9 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     io::{self, Read},
-    os::fd::AsFd,
+    os::{fd::AsFd, unix::fs::MetadataExt},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -26,6 +27,8 @@ const KNOWN: [&str; 2] = ["metadata.resource.k8s.io/v1beta1", "metadata.resource
 const MAX_BYTES: u64 = 16 << 20;
 /// `claims/NAMESPACE/CLAIM/REQUEST/FILE`, and one to spare.
 const MAX_DEPTH: usize = 5;
+/// How often to look for what nobody tells.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Why metadata cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -252,13 +255,12 @@ impl Watch {
         Ok((Self { files }, now))
     }
 
-    /// Waits until a file has another version than the one that was read last; answers with it. What is not
-    /// served live never has.
+    /// Waits until a file has another version than the one that was read last; answers with it.
     pub fn wait(&mut self) -> Result<Metadata, Error> {
         loop {
             let mut polled: Vec<PollFd<'_>> =
                 self.files.iter().map(|(_, file)| PollFd::new(file.as_fd(), PollFlags::POLLPRI)).collect();
-            match poll(&mut polled, PollTimeout::NONE) {
+            match poll(&mut polled, PollTimeout::try_from(LOOK_EVERY).unwrap_or(PollTimeout::MAX)) {
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}
                 Err(errno) => {
                     let path = self.files.first().map(|(path, _)| path.clone()).unwrap_or_default();
@@ -266,7 +268,13 @@ impl Watch {
                 }
             }
             let is_new = |polled: &PollFd<'_>| polled.revents().is_some_and(|it| !it.is_empty());
-            if let Some(index) = polled.iter().position(is_new) {
+            let woken = polled.iter().position(is_new);
+            // A plain file wakes nobody: another one is in its place.
+            let is_other = |(path, file): &(PathBuf, File)| match (fs::metadata(path), file.metadata()) {
+                (Ok(now), Ok(then)) => (now.dev(), now.ino()) != (then.dev(), then.ino()),
+                _ => true,
+            };
+            if let Some(index) = woken.or_else(|| self.files.iter().position(is_other)) {
                 let (path, file) = &mut self.files[index];
                 *file = open(path)?;
                 return Metadata::read_from(path, file);

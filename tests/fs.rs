@@ -6,7 +6,13 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     io::Read,
-    os::unix::fs::{FileExt, MetadataExt},
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd},
+        unix::{
+            fs::{FileExt, MetadataExt},
+            net::UnixDatagram,
+        },
+    },
     path::{Path, PathBuf},
     process::{Child, Command},
     sync::{
@@ -21,7 +27,10 @@ use claimfs::{
     fs::{Connection, Live, Server, Step, Store},
     hold::{Client, Places, Starter},
 };
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::socket::{ControlMessageOwned, MsgFlags, recvmsg},
+};
 use proptest::{
     prelude::*,
     test_runner::{Config, TestRunner},
@@ -34,24 +43,28 @@ struct Mounted {
     holder: Child,
     places: Places,
     _client: Client,
-    _folder: TempDir,
+    folder: TempDir,
+}
+
+/// Starts a holder with a command that is complete but for its arguments.
+fn hold(command: &mut Command, places: &Places) -> Child {
+    let run_dir = places.socket.parent().unwrap();
+    command.args(["hold", "--log", "warn", "--run-dir"]).arg(run_dir);
+    command.arg("--mount-point").arg(&places.mount_point).spawn().unwrap()
 }
 
 impl Mounted {
     fn new() -> Self {
+        Self::held(&mut Command::new(env!("CARGO_BIN_EXE_claimfs")))
+    }
+
+    fn held(command: &mut Command) -> Self {
         let folder = TempDir::new().unwrap();
         let run_dir = folder.path().join("run");
         fs::create_dir(&run_dir).unwrap();
-        let places =
-            Places::new(&run_dir, &folder.path().join("mount"), Duration::from_secs(60), Starter::Somebody)
-                .unwrap();
-        let holder = Command::new(env!("CARGO_BIN_EXE_claimfs"))
-            .args(["hold", "--log", "warn", "--run-dir"])
-            .arg(&run_dir)
-            .arg("--mount-point")
-            .arg(&places.mount_point)
-            .spawn()
-            .unwrap();
+        let mount_point = folder.path().join("mount");
+        let places = Places::new(&run_dir, &mount_point, Duration::from_secs(60), Starter::Somebody).unwrap();
+        let holder = hold(command, &places);
         let deadline = Instant::now() + Duration::from_secs(20);
         let client = loop {
             match Client::connect(&places.socket) {
@@ -63,7 +76,7 @@ impl Mounted {
         let device = client.mount().unwrap();
         let server = Server::start(&live, Connection { device, greeting: None }).unwrap();
         client.keep(server.greeting, None).unwrap();
-        Self { live, holder, places, _client: client, _folder: folder }
+        Self { live, holder, places, _client: client, folder }
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -95,6 +108,15 @@ fn generation_of(text: &str) -> u64 {
     let generation = document["generation"].as_u64().unwrap();
     assert!(document["values"].as_array().unwrap().iter().all(|value| value.as_u64() == Some(generation)));
     generation
+}
+
+/// A reader in Go that decodes from the stream, as upstream's does.
+fn decoder(folder: &Path) -> PathBuf {
+    let program = folder.join("decoder");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/decoder");
+    let built = Command::new("go").args(["build", "-o"]).arg(&program).arg(".").current_dir(source).status();
+    assert!(built.unwrap().success());
+    program
 }
 
 #[test]
@@ -145,9 +167,10 @@ fn a_storm_of_updates_tears_nothing() {
             .args(["-ec", "end=$(($(date +%s) + 9)); while [ $(date +%s) -lt $end ]; do cat \"$0\" | tail -c 3 | grep -q ']}'; done"])
             .arg(&path)
             .spawn();
+        let go = Command::new(decoder(mounted.folder.path())).arg(&path).arg("9s").spawn();
         thread::sleep(STORM);
         over.store(true, Ordering::Relaxed);
-        for mut child in [python.unwrap(), cat.unwrap()] {
+        for mut child in [python.unwrap(), cat.unwrap(), go.unwrap()] {
             assert!(child.wait().unwrap().success());
         }
     });
@@ -289,7 +312,7 @@ impl Model {
             }
             Operation::List(folder) => {
                 let path = mounted.path(FOLDERS[folder]);
-                become_so(|| fs::read_dir(&path).ok().map(|_| names(&path)), &self.names(FOLDERS[folder]));
+                become_so(|| list(&path).ok(), &self.names(FOLDERS[folder]));
             }
         }
     }
@@ -325,10 +348,75 @@ fn the_mount_does_what_the_model_does() {
 }
 
 fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
+    list(folder).unwrap()
+}
+
+fn list(folder: &Path) -> std::io::Result<Vec<String>> {
+    let name = |entry: std::io::Result<fs::DirEntry>| Ok(entry?.file_name().into_string().unwrap());
+    let mut names = fs::read_dir(folder)?.map(name).collect::<std::io::Result<Vec<String>>>()?;
     names.sort();
-    names
+    Ok(names)
+}
+
+/// The store of a service manager that speaks systemd's protocol: what it was given, by name.
+fn store(socket: &UnixDatagram) -> BTreeMap<String, OwnedFd> {
+    let mut store = BTreeMap::new();
+    while store.len() < 2 {
+        let mut text = [0; 4096];
+        let mut control = nix::cmsg_space!([i32; 1]);
+        let mut pieces = [std::io::IoSliceMut::new(&mut text)];
+        let message =
+            recvmsg::<()>(socket.as_raw_fd(), &mut pieces, Some(&mut control), MsgFlags::MSG_CMSG_CLOEXEC)
+                .unwrap();
+        let descriptor = message.cmsgs().unwrap().find_map(|part| match part {
+            ControlMessageOwned::ScmRights(numbers) => numbers.first().copied(),
+            _ => None,
+        });
+        let size = message.bytes;
+        let said = String::from_utf8_lossy(&text[..size]).into_owned();
+        if let (Some(name), Some(descriptor)) = (said.strip_prefix("FDSTORE=1\nFDNAME="), descriptor) {
+            // SAFETY: the kernel has just made it for us.
+            #[allow(unsafe_code)]
+            store.insert(name.to_owned(), unsafe { OwnedFd::from_raw_fd(descriptor) });
+        }
+    }
+    store
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn a_descriptor_store_keeps_the_connection_when_the_holder_dies() {
+    let folder = TempDir::new().unwrap();
+    let notify = folder.path().join("notify");
+    let socket = UnixDatagram::bind(&notify).unwrap();
+    let mounted = Mounted::held(Command::new(env!("CARGO_BIN_EXE_claimfs")).env("NOTIFY_SOCKET", &notify));
+    mounted.live.publish(&steps("f"), |generation| document(generation, 10)).unwrap();
+    let store = store(&socket);
+    let Mounted { holder, places, .. } = &mounted;
+    let pid = nix::unistd::Pid::from_raw(holder.id().try_into().unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+    // The shell has the number that the holder will have, and passes the descriptors on as the first ones.
+    let script = "exec 3<&\"$0\" 4<&\"$1\"; shift; LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES=claimfs-connection:claimfs-greeting exec \"$@\"";
+    let mut command = Command::new("bash");
+    command.args(["-c", script]);
+    for name in ["claimfs-connection", "claimfs-greeting"] {
+        let descriptor = &store[name];
+        nix::fcntl::fcntl(descriptor, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty())).unwrap();
+        command.arg(descriptor.as_raw_fd().to_string());
+    }
+    command.arg(env!("CARGO_BIN_EXE_claimfs"));
+    let mut second = hold(&mut command, places);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    // The new holder has it without having been told by the server.
+    let taken = loop {
+        match Client::connect(&places.socket).and_then(|client| client.take()) {
+            Ok(taken) => break taken,
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
+        }
+    };
+    let (_, greeting) = taken.expect("a connection");
+    assert!(!greeting.is_empty());
+    assert_eq!(generation_of(&fs::read_to_string(mounted.path("f")).unwrap()), 1);
+    second.kill().unwrap();
+    second.wait().unwrap();
 }

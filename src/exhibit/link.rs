@@ -80,7 +80,7 @@ impl Link {
     pub(super) fn swap(places: &Places) -> Result<(Self, Ended), Error> {
         let (never, ended) = oneshot::channel();
         let way = Way::Swapped { mounted: HashMap::new(), _never: never };
-        let mut link = Self { client: connect(places)?, way };
+        let mut link = Self { client: connect_at_start(places)?, way };
         link.ask(places, Client::expose)?;
         info!(mount_point = %places.mount_point.display(), "the metadata are plain files");
         Ok((link, ended))
@@ -174,7 +174,7 @@ impl Link {
 fn obtain(places: &Places, from: From) -> Result<(Client, OwnedFd, Option<Vec<u8>>), Error> {
     let mut attempt = 1;
     loop {
-        let client = connect(places)?;
+        let client = connect_at_start(places)?;
         let taken = match from {
             From::Predecessor => client.take(),
             From::Mount => Ok(None),
@@ -188,6 +188,19 @@ fn obtain(places: &Places, from: From) -> Result<(Client, OwnedFd, Option<Vec<u8
             Ok((device, greeting)) => return Ok((client, device, greeting)),
             Err(error) if error.is_the_line() && attempt < ATTEMPTS => attempt += 1,
             Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// At the start a holder that somebody else starts may come a little later.
+fn connect_at_start(places: &Places) -> Result<Client, Error> {
+    let deadline = Instant::now() + START_WITHIN;
+    loop {
+        match connect(places) {
+            Err(Error::Hold(hold::Error::Missing { .. })) if Instant::now() < deadline => {
+                thread::sleep(LOOK_EVERY);
+            }
+            connected => return connected,
         }
     }
 }

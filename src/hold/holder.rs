@@ -20,6 +20,7 @@ use super::{
     callers::{CallerId, Callers, Ready},
     detached::Detached,
     kernel,
+    manager::{self, Manager},
     mounts::{self, Mounted},
     opener::Opener,
     swap::Swapping,
@@ -35,6 +36,7 @@ pub struct Holder {
     callers: Callers,
     /// Which of the callers serves.
     server: Option<CallerId>,
+    manager: Manager,
     /// There once a file was wanted.
     opener: Option<Opener<Wanted>>,
     kept: Option<Kept>,
@@ -86,6 +88,10 @@ impl Holder {
         // For people: who it is.
         let written = lock.set_len(0).and_then(|()| writeln!(&*lock, "{}", std::process::id()));
         written.map_err(at(&lock_path))?;
+        let kept = manager::kept().map_err(at(&lock_path))?;
+        let kept = kept.map(|(device, greeting)| Kept { device, greeting: Some(greeting) });
+        let deadline = kept.as_ref().map(|_| Instant::now() + places.grace);
+        let manager = Manager::from_environment().map_err(at(&places.socket))?;
         let callers = Callers::listen_on(&places.socket).map_err(at(&places.socket))?;
         let swapping = if kernel::is_at_least(6, 5) { Swapping::Live } else { Swapping::Once };
         let anchors = Anchors::found(&places, swapping).map_err(at(&places.anchors))?;
@@ -94,10 +100,11 @@ impl Holder {
             callers,
             server: None,
             opener: None,
-            kept: None,
+            kept,
+            manager,
             point: None,
             anchors,
-            deadline: None,
+            deadline,
             rest: Some(Instant::now()),
             _lock: lock,
         })
@@ -106,6 +113,8 @@ impl Holder {
     /// Answers for ever.
     pub fn run(mut self) -> Result<(), Error> {
         info!(socket = %self.places.socket.display(), "holding");
+        let ready = self.manager.ready();
+        ready.map_err(|source| Error::Socket { path: self.places.socket.clone(), source })?;
         loop {
             let until = self.deadline.into_iter().chain(self.rest).min();
             let helper = self.opener.as_ref().map(Opener::socket);
@@ -227,6 +236,10 @@ impl Holder {
                     (None, Some(kept)) => kept.device,
                     (None, None) => return Err(Error::Refused(String::from("there is nothing to keep"))),
                 };
+                // Without it the next holder gets the connection from the server.
+                if let Err(error) = self.manager.keep(device.as_fd(), &greeting) {
+                    warn!(%error, "systemd does not keep the connection");
+                }
                 self.kept = Some(Kept { device, greeting: Some(greeting) });
                 self.served_by(caller)?;
                 Ok(done)
