@@ -82,9 +82,13 @@ fn load_image(cluster: &Cluster) {
     run(Command::new(hack.join("cluster")).args(["--name", cluster.name(), "load-image"]).arg(&image));
 }
 
-fn rolled_out(cluster: &Cluster, set: &str) {
-    let set = format!("daemonset/{set}");
-    cluster.kubectl(&["--namespace=claimfs", "rollout", "status", &set, "--timeout=120s"]);
+fn rolled_out(cluster: &Cluster) {
+    cluster.kubectl(&["--namespace=claimfs", "rollout", "status", "daemonset/claimfs", "--timeout=120s"]);
+}
+
+fn holds(cluster: &Cluster) {
+    let ready = "--for=jsonpath={.status.numberReady}=1";
+    cluster.kubectl(&["--namespace=claimfs", "wait", "daemonset/claimfs-hold", ready, "--timeout=60s"]);
 }
 
 #[test]
@@ -93,9 +97,8 @@ fn an_update_that_starts_the_new_pod_first_fails_no_read() {
     let cluster = Cluster::shared();
     load_image(cluster);
     cluster.apply("apply", &manifests(cluster, 1));
-    for set in ["claimfs-hold", "claimfs"] {
-        rolled_out(cluster, set);
-    }
+    holds(cluster);
+    rolled_out(cluster);
     let readers = [
         ("reads", ""),
         ("reads-as-user", "securityContext: {runAsUser: 1000, runAsNonRoot: true}"),
@@ -107,7 +110,7 @@ fn an_update_that_starts_the_new_pod_first_fails_no_read() {
     }
     for version in 2..=4 {
         cluster.apply("apply", &manifests(cluster, version));
-        rolled_out(cluster, "claimfs");
+        rolled_out(cluster);
     }
     // The holder can be updated, too.
     cluster.kubectl(&[
@@ -117,7 +120,7 @@ fn an_update_that_starts_the_new_pod_first_fails_no_read() {
         "--selector=app=claimfs-hold",
         "--timeout=60s",
     ]);
-    rolled_out(cluster, "claimfs-hold");
+    holds(cluster);
     cluster.apply("apply", &reader("late", ""));
     cluster.kubectl(&["wait", "pod/late", "--for=condition=Ready", "--timeout=60s"]);
     for name in readers.iter().map(|(name, _)| *name).chain(["late"]) {
@@ -129,7 +132,7 @@ fn an_update_that_starts_the_new_pod_first_fails_no_read() {
         assert!(log.contains(" reads, 0 errors") && !log.starts_with("0 "), "{log}");
     }
     let daemon = cluster.kubectl(&["--namespace=claimfs", "logs", "daemonset/claimfs"]);
-    assert!(daemon.contains("taking over"), "{daemon}");
+    assert!(daemon.contains("taking over") && daemon.contains("the metadata are served"), "{daemon}");
     cluster.kubectl(&["delete", "pod", "--all", "--timeout=60s"]);
     cluster.kubectl(&["--namespace=claimfs", "delete", "daemonset", "--all", "--timeout=60s"]);
 }

@@ -129,7 +129,7 @@ enum Holder {
 
 impl Metadata {
     /// What is chosen for this machine.
-    fn mode(self) -> Option<Mode> {
+    fn mode(self, fuse: &Path) -> Option<Mode> {
         match self {
             Self::Files => Some(Mode::Files),
             Self::Off => None,
@@ -137,8 +137,8 @@ impl Metadata {
                 warn!("the kernel is older than 6.9 and cannot resend: the metadata are plain files");
                 Some(Mode::Files)
             }
-            Self::Auto if !Path::new("/dev/fuse").exists() => {
-                warn!("there is no /dev/fuse: the metadata are plain files");
+            Self::Auto if !fuse.exists() => {
+                warn!("there is no {}: the metadata are plain files", fuse.display());
                 Some(Mode::Files)
             }
             Self::Fuse | Self::Auto => Some(Mode::Fuse),
@@ -152,26 +152,33 @@ const STANDBY: &str = "CLAIMFS_STANDBY";
 impl Node {
     pub(super) fn run(self) -> Result<(), Error> {
         observe::log_to_stderr(&self.log)?;
-        let lock = match std::env::var_os(STANDBY) {
-            Some(_) => {
-                info!("standing by");
-                Some(Lock::stand_by(&self.run_dir).map_err(node::Error::from)?)
-            }
-            None => None,
-        };
         // One thread: what is to do between two answers takes microseconds, and a change of threads more.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        match runtime.map_err(Error::Start)?.block_on(self.serve(lock))? {
+        match runtime.map_err(Error::Start)?.block_on(self.serve())? {
             Ended::Asked => Ok(()),
             Ended::Succeeded => Err(Error::Start(start_again())),
         }
     }
 
-    async fn serve(self, lock: Option<Lock>) -> Result<Ended, Error> {
+    async fn serve(self) -> Result<Ended, Error> {
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Start)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(Error::Start)?;
+        let lock = match std::env::var_os(STANDBY) {
+            Some(_) => {
+                info!("standing by");
+                tokio::select! {
+                    lock = Lock::stand_by(&self.run_dir) => Some(lock.map_err(node::Error::from)?),
+                    _ = interrupt.recv() => return Ok(Ended::Asked),
+                    _ = terminate.recv() => return Ok(Ended::Asked),
+                }
+            }
+            None => None,
+        };
         let grace = Duration::from_secs(self.grace);
-        let starter = match self.holder {
-            Holder::Start => Starter::Daemon,
-            Holder::Wait => Starter::Somebody,
+        // A holder that somebody else starts has the host's.
+        let (starter, fuse) = match self.holder {
+            Holder::Start => (Starter::Daemon, PathBuf::from("/dev/fuse")),
+            Holder::Wait => (Starter::Somebody, self.dev.join("fuse")),
         };
         let places = |mode| {
             let places = Places::new(&self.run_dir, &self.mount_point, grace, starter)?;
@@ -181,7 +188,7 @@ impl Node {
             config: Config::load(&self.config)?,
             node: node_name(self.node_name.as_ref())?,
             client: cluster::connect(cluster::config(self.kubeconfig.as_deref()).await?)?,
-            metadata: self.metadata.mode().map(places).transpose()?,
+            metadata: self.metadata.mode(&fuse).map(places).transpose()?,
             kubelet_dir: self.kubelet_dir,
             cdi_dir: self.cdi_dir,
             roots: Roots { dev: self.dev, sys: self.sysfs },
@@ -197,8 +204,6 @@ impl Node {
             Starter::Somebody => privilege::drop_for_ever(),
         }
         .map_err(Error::Start)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Start)?;
-        let mut terminate = signal(SignalKind::terminate()).map_err(Error::Start)?;
         let shutdown = CancellationToken::new();
         let daemon = Daemon::build(settings)?.run(shutdown.clone());
         tokio::pin!(daemon);

@@ -10,9 +10,11 @@ use std::{
 
 use fuser::{
     AccessFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    KernelConfig, LockOwner, OpenAccMode, OpenFlags, PollEvents, PollFlags, PollNotifier, ReplyAttr,
-    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyPoll, ReplyXattr, Request,
+    InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, PollEvents, PollFlags, PollNotifier,
+    ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyPoll, ReplyXattr, Request,
 };
+
+use tracing::info;
 
 use super::{Entry, Handle, Inode, Kind, Live, Refusal, live::Released, waiting::Waiting};
 
@@ -110,7 +112,11 @@ fn answer_extended(value: Result<Vec<u8>, Refusal>, room: u32, reply: ReplyXattr
 }
 
 impl Filesystem for Adapter {
-    fn init(&mut self, _: &Request, _: &mut KernelConfig) -> io::Result<()> {
+    /// Runtimes mount what a container with a user namespace of its own reads so that root is root there.
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        if config.add_capabilities(InitFlags::FUSE_ALLOW_IDMAP).is_err() {
+            info!("before kernel 6.12, containers with user namespaces cannot mount the live file system");
+        }
         Ok(())
     }
 

@@ -12,6 +12,8 @@ use std::{
 
 use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::signal::{SigSet, Signal},
+    sys::signalfd::{SfdFlags, SignalFd},
     sys::socket::{
         AddressFamily, Backlog, SockFlag, SockType, UnixAddr, accept, bind, getsockopt, listen, socket,
         sockopt::PeerCredentials,
@@ -40,11 +42,14 @@ pub(super) enum Ready {
     Caller(CallerId),
     /// The helper.
     Helper,
+    /// Whoever wants us to end.
+    Signal,
 }
 
 /// All who have connected.
 pub(super) struct Callers {
     listener: OwnedFd,
+    signals: SignalFd,
     all: Vec<(CallerId, OwnedFd)>,
     last: u64,
 }
@@ -62,7 +67,7 @@ impl Callers {
         fs::set_permissions(&hidden, fs::Permissions::from_mode(0o600))?;
         listen(&listener, Backlog::new(8)?)?;
         fs::rename(&hidden, path)?;
-        Ok(Self { listener, all: Vec::new(), last: 0 })
+        Ok(Self { listener, signals: signals()?, all: Vec::new(), last: 0 })
     }
 
     /// Waits until somebody has something to say, or until a moment.
@@ -74,7 +79,11 @@ impl Callers {
         let callers = self.all.iter().map(|(id, socket)| (Ready::Caller(*id), socket.as_fd()));
         let others = helper.into_iter().map(|helper| (Ready::Helper, helper));
         let (who, sockets): (Vec<Ready>, Vec<BorrowedFd<'_>>) =
-            [(Ready::Stranger, self.listener.as_fd())].into_iter().chain(others).chain(callers).unzip();
+            [(Ready::Signal, self.signals.as_fd()), (Ready::Stranger, self.listener.as_fd())]
+                .into_iter()
+                .chain(others)
+                .chain(callers)
+                .unzip();
         let mut polled: Vec<PollFd<'_>> =
             sockets.into_iter().map(|socket| PollFd::new(socket, PollFlags::POLLIN)).collect();
         let timeout = match until {
@@ -126,6 +135,15 @@ impl Callers {
     fn socket(&self, caller: CallerId) -> Option<BorrowedFd<'_>> {
         self.all.iter().find(|(id, _)| *id == caller).map(|(_, socket)| socket.as_fd())
     }
+}
+
+/// As the first process of a container it would not be ended by these otherwise.
+fn signals() -> io::Result<SignalFd> {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGTERM);
+    signals.add(Signal::SIGINT);
+    signals.thread_block()?;
+    Ok(SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC)?)
 }
 
 #[allow(unsafe_code)]

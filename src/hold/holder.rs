@@ -110,7 +110,7 @@ impl Holder {
         })
     }
 
-    /// Answers for ever.
+    /// Answers until it is asked to end.
     pub fn run(mut self) -> Result<(), Error> {
         info!(socket = %self.places.socket.display(), "holding");
         let ready = self.manager.ready();
@@ -132,6 +132,10 @@ impl Holder {
             }
             for who in ready {
                 match who {
+                    Ready::Signal => {
+                        info!("ending; what is mounted stays");
+                        return Ok(());
+                    }
                     Ready::Stranger => self.callers.accept(),
                     Ready::Caller(caller) => self.serve(caller),
                     Ready::Helper => self.anchor_next(),

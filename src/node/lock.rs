@@ -74,15 +74,17 @@ impl Lock {
     }
 
     /// Takes it back when the successor for whom we have stepped back is gone.
-    pub fn stand_by(folder: &Path) -> Result<Self, Error> {
+    pub async fn stand_by(folder: &Path) -> Result<Self, Error> {
         let deadline = Instant::now() + SUCCESSION;
         while Instant::now() < deadline && Self::try_take(folder)?.is_ok() {
-            thread::sleep(LOOK_EVERY);
+            time::sleep(LOOK_EVERY).await;
         }
-        let (path, file) = open(folder)?;
-        let locked = Flock::lock(file, FlockArg::LockExclusive);
-        let file = locked.map_err(|(_, errno)| Error::Unusable { path, source: errno.into() })?;
-        Self::of(folder, file)
+        loop {
+            match Self::try_take(folder)? {
+                Ok(lock) => return Ok(lock),
+                Err(Busy) => time::sleep(LOOK_EVERY).await,
+            }
+        }
     }
 
     /// Takes it if nobody has it.
