@@ -59,6 +59,8 @@ fn manifests(cluster: &Cluster, version: u16) -> String {
     let probes = 19440 + version;
     let replaced = [
         ("/var/lib/kubelet", cluster.kubelet_dir().to_str().unwrap().to_owned()),
+        // A machine that is itself in a container may not protect anybody from the lack of memory.
+        ("priorityClassName: system-node-critical", String::from("priorityClassName: null")),
         ("hostNetwork: false", String::from("hostNetwork: true")),
         ("- {name: CLAIMFS_NODE_NAME", format!("{server}- {{name: CLAIMFS_NODE_NAME")),
         ("0.0.0.0:9440", format!("127.0.0.1:{probes}")),
