@@ -157,7 +157,9 @@ fn main() {
     let memory = |name: &str| {
         memory.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim().to_owned()
     };
-    println!("the holder: {} resident, of it {} anonymous", memory("VmRSS:"), memory("RssAnon:"));
+    // It makes itself small when it has had nothing to do for a second.
+    thread::sleep(Duration::from_secs(2));
+    println!("the holder at rest: {} resident, of it {} anonymous", memory("VmRSS:"), memory("RssAnon:"));
     holding.kill().unwrap();
     holding.wait().unwrap();
     nix::mount::umount2(&places.mount_point, nix::mount::MntFlags::MNT_DETACH).unwrap();

@@ -22,10 +22,13 @@ const VERSIONS: [&str; 2] = ["metadata.resource.k8s.io/v1beta1", "metadata.resou
 /// reader of an older one may trust it: so it should seldom change.
 const ROUND: usize = 256;
 
+/// What the names of documents end with; upstream's readers take everything that does.
+pub const SUFFIX: &str = "-metadata.json";
+
 /// What the document of a request is called; a container has one of each driver.
 #[must_use]
 pub fn file_name(driver: &DriverName) -> String {
-    format!("{driver}-metadata.json")
+    format!("{driver}{SUFFIX}")
 }
 
 /// What the documents of a claim have in common.

@@ -16,7 +16,7 @@ use std::{
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
 
-use crate::device::NetworkData;
+use crate::{device::NetworkData, metadata::SUFFIX};
 
 /// Where metadata are, in every container and on every node.
 pub const PLACE: &str = "/var/run/kubernetes.io/dra-device-attributes";
@@ -230,7 +230,7 @@ fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), 
             if depth > 1 {
                 collect(&path, depth - 1, files)?;
             }
-        } else if entry.file_name().to_string_lossy().ends_with("-metadata.json") {
+        } else if entry.file_name().to_string_lossy().ends_with(SUFFIX) {
             files.push(path);
         }
     }

@@ -103,6 +103,40 @@ async fn both_killed_at_once_are_healed() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root and Go: hack/test runs it"]
+async fn who_cannot_be_healed_is_named() {
+    let (mut setup, _reports) = setup("unhealed", &[]).await;
+    let claim = setup.claim("a", &[("r", "gpu-0")]);
+    setup.prepare(&claim).await.unwrap();
+    // As a runtime does that takes no notice of what the spec says about propagation.
+    let place = setup.machine.path("x-metadata.json");
+    fs::write(&place, "").unwrap();
+    let anchor = setup.machine.path(&format!("run/anchors/{}/r", claim.uid));
+    let mut private = Printing::start(
+        Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-c"])
+            .arg("mount --bind \"$0\" \"$1\" && echo mounted && exec sleep 1000")
+            .args([&anchor, &place]),
+    );
+    assert_eq!(private.line(), "mounted\n");
+    let holders = setup.machine.holders();
+    let end = |daemon: Daemon| {
+        for holder in holders {
+            kill(holder, Signal::SIGKILL).unwrap();
+        }
+        drop(daemon);
+    };
+    end(setup.daemon.take().unwrap());
+    let daemon = setup.machine.start();
+    let said = daemon.wait_for("reads from a connection that is dead");
+    assert!(
+        said.contains(&format!("process {} ", private.0.id())) && said.contains("/x-metadata.json"),
+        "{said}"
+    );
+    setup.daemon = Some(daemon);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
 async fn an_update_reaches_a_running_container_at_once() {
     let (setup, reports) = setup("update", &[]).await;
     let claim = setup.claim("a", &[("r", "gpu-0"), ("other", "gpu-1")]);

@@ -16,7 +16,10 @@ use super::{
     mounts::{self, Mounted},
     swap::{Swap, Swapping},
 };
-use crate::fs::{Inode, VersionName};
+use crate::{
+    fs::{Inode, VersionName},
+    metadata,
+};
 
 /// More than anybody wants to read at once.
 const MAX_UNHEALED: usize = 20;
@@ -150,8 +153,10 @@ impl Anchors {
             let tops: BTreeMap<&Path, &Mounted> =
                 table.iter().map(|mounted| (mounted.path.as_path(), mounted)).collect();
             let is_dead =
-                |mounted: &&&Mounted| mounted.kind == mounts::TYPE && self.dead.contains(&mounted.device);
-            for mounted in tops.values().filter(is_dead) {
+                |mounted: &Mounted| mounted.kind == mounts::TYPE && self.dead.contains(&mounted.device);
+            // Others have copies of everything that is mounted, and read none of it.
+            let is_read = |path: &Path| path.to_string_lossy().ends_with(metadata::SUFFIX);
+            for mounted in tops.values().filter(|mounted| is_dead(mounted) && is_read(&mounted.path)) {
                 found.push(format!("{}: {}", describe(&process), mounted.path.display()));
             }
         }
