@@ -194,9 +194,7 @@ impl Daemon {
         };
         let preparer: Late<ApiServer> = Arc::new(SetOnce::new());
         let held = Arc::clone(&preparer);
-        let held = Arc::new(move || {
-            held.get().map(|preparer| preparer.owners().into_keys().collect()).unwrap_or_default()
-        });
+        let held = Arc::new(move || held.get().map(|preparer| preparer.held()).unwrap_or_default());
         let health = Health::new(node.clone(), snapshots.clone(), held);
         let paths = Paths::new(kubelet_dir, driver.clone(), instance);
         let plugin = Plugin::bind(&paths, &driver, Arc::clone(&preparer), health)?;
@@ -331,6 +329,7 @@ async fn stay_small(mut rounds: watch::Receiver<Published>, shutdown: Cancellati
             round = rounds.changed() => if round.is_err() { return },
         }
         memory::trim();
+        memory::forget_files();
     }
 }
 

@@ -179,6 +179,18 @@ impl<C: Claims> Preparer<C> {
         self.shared.held.owners()
     }
 
+    /// Which claims hold these devices now.
+    #[must_use]
+    pub fn owners_of(&self, devices: &BTreeSet<DeviceName>) -> Owners {
+        self.shared.held.owners_of(devices)
+    }
+
+    /// The devices that claims hold now.
+    #[must_use]
+    pub fn held(&self) -> Vec<DeviceName> {
+        self.shared.held.devices()
+    }
+
     /// Waits until devices have other owners than when this was last asked; answers with them.
     pub async fn changed(&self) -> BTreeSet<DeviceName> {
         self.shared.changed.notified().await;

@@ -24,6 +24,8 @@ use crate::{
 /// A process starts in milliseconds; a machine under load takes longer.
 const START_WITHIN: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// How many claims are dropped by one message.
+const AT_ONCE: usize = 500;
 /// How many holders may die on us while we ask.
 const ATTEMPTS: usize = 5;
 
@@ -157,7 +159,9 @@ impl Link {
 
     /// Takes away what containers of these claims could mount.
     pub(super) fn drop_anchors(&mut self, places: &Places, claims: &[ClaimUid]) -> Result<(), Error> {
-        self.ask(places, |holder| holder.drop_anchors(claims.to_vec()))?;
+        for some in claims.chunks(AT_ONCE) {
+            self.ask(places, |holder| holder.drop_anchors(some.to_vec()))?;
+        }
         if let Way::Swapped { mounted, .. } = &mut self.way {
             mounted.retain(|(claim, _), _| !claims.contains(claim));
         }

@@ -1,7 +1,7 @@
 //! What containers mount: one path a request, over which its newest file is put.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     fs, io,
     os::fd::BorrowedFd,
@@ -138,18 +138,11 @@ impl Anchors {
 
     /// Who has a file of a dead file system and was not reached by what was put over it.
     pub(super) fn unhealed(&self) -> io::Result<Vec<String>> {
-        let (mut namespaces, mut found) = (HashSet::new(), Vec::new());
+        let mut found = Vec::new();
         if self.dead.is_empty() {
             return Ok(found);
         }
-        for process in fs::read_dir("/proc")? {
-            let process = process?.path();
-            // Those that end while we look need nothing.
-            let Ok(namespace) = fs::read_link(process.join("ns/mnt")) else { continue };
-            if !namespaces.insert(namespace) {
-                continue;
-            }
-            let Ok(table) = mounts::table_of(&process) else { continue };
+        for (process, table) in mounts::all_tables()? {
             let tops: BTreeMap<&Path, &Mounted> =
                 table.iter().map(|mounted| (mounted.path.as_path(), mounted)).collect();
             let is_dead =

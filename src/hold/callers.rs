@@ -128,6 +128,11 @@ impl Callers {
         self.socket(caller).map_or(Ok(()), |socket| send(socket, answer, descriptor))
     }
 
+    /// Whether it is still there.
+    pub(super) fn knows(&self, caller: CallerId) -> bool {
+        self.socket(caller).is_some()
+    }
+
     pub(super) fn remove(&mut self, caller: CallerId) {
         self.all.retain(|(id, _)| *id != caller);
     }

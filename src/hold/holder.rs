@@ -190,6 +190,10 @@ impl Holder {
             return;
         };
         let Wanted { caller, path, inode } = wanted;
+        // Whoever comes after one that is gone wants its own.
+        if !self.callers.knows(caller) {
+            return;
+        }
         let point = self.point.as_ref().ok_or_else(|| Error::Refused(String::from("nothing is mounted")));
         let anchored = opened.and_then(|file| self.anchors.put(path, inode, file.as_fd(), point?));
         let answer = match anchored {

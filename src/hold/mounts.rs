@@ -1,6 +1,7 @@
 //! Mounts: made, found and removed without ever looking into the file system that is mounted.
 
 use std::{
+    collections::HashSet,
     fs, io,
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
@@ -155,8 +156,23 @@ pub(super) fn table() -> io::Result<Vec<Mounted>> {
     table_of(Path::new("/proc/self"))
 }
 
-/// As a process sees it.
-pub(super) fn table_of(process: &Path) -> io::Result<Vec<Mounted>> {
+/// What is mounted in each namespace of this machine, by a process that sees it.
+pub(super) fn all_tables() -> io::Result<Vec<(PathBuf, Vec<Mounted>)>> {
+    let (mut namespaces, mut tables) = (HashSet::new(), Vec::new());
+    for process in fs::read_dir("/proc")? {
+        let process = process?.path();
+        // Those that end while we look have nothing mounted.
+        let Ok(namespace) = fs::read_link(process.join("ns/mnt")) else { continue };
+        if namespaces.insert(namespace)
+            && let Ok(table) = table_of(&process)
+        {
+            tables.push((process, table));
+        }
+    }
+    Ok(tables)
+}
+
+fn table_of(process: &Path) -> io::Result<Vec<Mounted>> {
     // Others may call theirs what they like.
     Ok(parse(&String::from_utf8_lossy(&fs::read(process.join("mountinfo"))?)))
 }

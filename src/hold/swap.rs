@@ -159,17 +159,10 @@ fn hidden(anchor: &Path) -> PathBuf {
 
 /// The groups that somebody on this machine follows, other than by a copy of our own folder.
 fn followed(hidden: &Path) -> io::Result<HashSet<u64>> {
-    let (mut namespaces, mut groups) = (HashSet::new(), HashSet::new());
     let ours: PathBuf = hidden.iter().rev().take(2).collect::<Vec<_>>().into_iter().rev().collect();
-    for process in fs::read_dir("/proc")? {
-        let process = process?.path();
-        // Those that end while we look follow nothing.
-        let Ok(namespace) = fs::read_link(process.join("ns/mnt")) else { continue };
-        if !namespaces.insert(namespace) {
-            continue;
-        }
-        let Ok(table) = mounts::table_of(&process) else { continue };
-        let is_copy = |mounted: &Mounted| mounted.path.parent().is_some_and(|folder| folder.ends_with(&ours));
+    let is_copy = |mounted: &Mounted| mounted.path.parent().is_some_and(|folder| folder.ends_with(&ours));
+    let mut groups = HashSet::new();
+    for (_, table) in mounts::all_tables()? {
         groups.extend(table.iter().filter(|mounted| !is_copy(mounted)).filter_map(|mounted| mounted.master));
     }
     Ok(groups)

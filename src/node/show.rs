@@ -66,10 +66,16 @@ pub(super) async fn run<C: Claims>(
             () = &mut holder => Event::Orphaned,
             () = exhibit.hidden() => Event::Hidden,
         };
-        let (found, owners) = (Arc::clone(&inventory.borrow_and_update()), preparer.owners());
         let outcome = match event {
-            Event::Inventory => aside(&exhibit, move |exhibit| exhibit.refresh(&found, &owners)).await?,
+            Event::Inventory => {
+                let found = Arc::clone(&inventory.borrow_and_update());
+                let owners = preparer.owners();
+                aside(&exhibit, move |exhibit| exhibit.refresh(&found, &owners)).await?
+            }
             Event::Owners(devices) => {
+                // Without taking note of a change that is still to come.
+                let found = Arc::clone(&inventory.borrow());
+                let owners = preparer.owners_of(&devices);
                 aside(&exhibit, move |exhibit| exhibit.refresh_devices(&found, &devices, &owners)).await?
             }
             Event::Unmounted(reason) => {

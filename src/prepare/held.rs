@@ -1,7 +1,7 @@
 //! Which claim holds which device.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -87,9 +87,19 @@ impl Held {
 
     pub(super) fn owners(&self) -> Owners {
         let table = self.table();
-        let claim = |uid: &ClaimUid| table.records.get(uid).map(|record| record.claim.clone());
         let owners = table.owners.iter();
-        owners.map(|(device, claims)| (device.clone(), claims.iter().filter_map(claim).collect())).collect()
+        owners.map(|(device, claims)| (device.clone(), table.named(claims))).collect()
+    }
+
+    pub(super) fn owners_of(&self, devices: &BTreeSet<DeviceName>) -> Owners {
+        let table = self.table();
+        let owners = devices.iter().filter_map(|device| table.owners.get_key_value(device));
+        owners.map(|(device, claims)| (device.clone(), table.named(claims))).collect()
+    }
+
+    /// The devices that have owners.
+    pub(super) fn devices(&self) -> Vec<DeviceName> {
+        self.table().owners.keys().cloned().collect()
     }
 
     /// The table is whole at every moment, so a panic elsewhere does not spoil it.
@@ -99,6 +109,11 @@ impl Held {
 }
 
 impl Table {
+    fn named(&self, claims: &[ClaimUid]) -> Vec<ClaimRef> {
+        let claim = |uid: &ClaimUid| self.records.get(uid).map(|record| record.claim.clone());
+        claims.iter().filter_map(claim).collect()
+    }
+
     /// Whether a claim can have a device besides those who have it.
     fn check(&self, device: &DeviceName, sharing: Sharing, record: &Record) -> Result<(), Conflict> {
         let owners = self.owners.get(device).map(Vec::as_slice).unwrap_or_default();
