@@ -8,7 +8,7 @@ use std::fs;
 
 use support::{
     driver::{Daemon, names},
-    metadata::{READER, counted, file, reader, setup},
+    metadata::{Counted, READER, counted, file, reader, setup},
     setup::Setup,
 };
 
@@ -59,8 +59,8 @@ async fn c14_c18_a_daemon_takes_over_from_one_that_runs_and_nobody_notices() {
     assert_eq!(setup.machine.holders().len(), 1);
     assert_eq!(names(&setup.machine.kubelet().join("plugins_registry")).len(), 1);
     for reader in readers {
-        let (reads, errors) = counted(reader);
-        println!("{reads} reads, {errors} errors in 10 take-overs");
+        let Counted { reads, errors, longest } = counted(reader);
+        println!("{reads} reads, {errors} errors in 10 take-overs, the longest took {longest:?}");
         assert!(errors == 0 && reads > 100);
     }
     // The reports have changed the slices; the take-overs have not.

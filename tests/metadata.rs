@@ -17,7 +17,7 @@ use support::{
     claims,
     cluster::Cluster,
     driver::{Daemon, Machine, names},
-    metadata::{PLACE, READER, counted, file, reader, replace_holder, setup},
+    metadata::{Counted, PLACE, READER, counted, file, reader, replace_holder, setup},
     podman::Container,
 };
 
@@ -49,8 +49,8 @@ async fn a_hundred_kills_fail_no_read() {
         }
     }
     for reader in readers {
-        let (reads, errors) = counted(reader);
-        println!("{reads} reads, {errors} errors");
+        let Counted { reads, errors, longest } = counted(reader);
+        println!("{reads} reads, {errors} errors, the longest took {longest:?}");
         assert!(errors == 0 && reads > 1000, "{errors} of {reads} failed");
     }
     println!("60 + 20 + 20 kills; the longest restart of the daemon took {longest:?}");
@@ -85,9 +85,9 @@ async fn both_killed_at_once_are_healed() {
         format!("until grep -q '\"round\":{{\"int\":19}}' {}; do :; done; echo seen", file(&claim, "r"));
     let mut late = Container::start(&setup.machine, &devices, &[], &script);
     assert_eq!(late.line(), "seen");
-    let (reads, errors) = counted(reader);
+    let Counted { reads, errors, longest } = counted(reader);
     println!(
-        "{reads} reads, {errors} errors while nobody was there; the last look took {:?}",
+        "{reads} reads, {errors} errors while nobody was there, the longest took {longest:?}; the last look took {:?}",
         started.elapsed()
     );
     assert!(reads > 100);

@@ -13,7 +13,7 @@ use std::{
 use nix::sys::signal::{Signal, kill};
 use support::{
     driver::{Daemon, names},
-    metadata::{Reports, file, reader, replace_holder, setup},
+    metadata::{Counted, Reports, counted, file, reader, replace_holder, setup},
     podman::Container,
 };
 
@@ -143,7 +143,7 @@ async fn files_are_whole_under_a_storm_and_whatever_is_killed() {
     }
     println!("{round} reports, {} versions", generation(&on_node));
     for reader in readers {
-        let (reads, errors) = support::metadata::counted(reader);
+        let Counted { reads, errors, .. } = counted(reader);
         println!("{reads} reads, {errors} torn, old or failed");
         assert!(errors == 0 && reads > 1000, "{errors} of {reads}");
     }

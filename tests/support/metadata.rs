@@ -1,6 +1,6 @@
 //! Containers that read device metadata, on a machine whose devices can be reported about.
 
-use std::{fs, os::unix::fs::symlink};
+use std::{fs, os::unix::fs::symlink, time::Duration};
 
 use claimfs::kubelet::api::dra::v1::Claim;
 use tempfile::TempDir;
@@ -9,14 +9,20 @@ use super::{cluster::Cluster, driver::Machine, kubelet::Behaviour, podman::Conta
 
 pub const PLACE: &str = "/var/run/kubernetes.io/dra-device-attributes";
 
-/// Counts reads and errors until it is told to stop. The file is read as a whole by every `cat`.
+/// Counts reads and errors until it is told to stop, and the longest read in hundredths of a second. The file is read as a
+/// whole by every `cat`.
 pub const READER: &str = r#"
-    n=0 e=0
+    now() { read -r up rest </proc/uptime; up=${up%.*}${up#*.}; }
+    n=0 e=0 longest=0
     echo started
+    now
     while [ ! -e /shared/stop ]; do
+        before=$up
         if cat "$FILE" >/dev/null 2>&1; then n=$((n+1)); else e=$((e+1)); fi
+        now
+        [ $((up - before)) -le "$longest" ] || longest=$((up - before))
     done
-    echo "$n $e"
+    echo "$n $e $longest"
 "#;
 
 /// What is said about devices, one file each.
@@ -53,11 +59,20 @@ pub fn reader(setup: &Setup, devices: &[String], file: &str, script: &str) -> Co
     reader
 }
 
-/// The reads and the errors that a reader has counted, once it is told to stop.
-pub fn counted(reader: Container) -> (u64, u64) {
+/// What a reader has counted.
+pub struct Counted {
+    pub reads: u64,
+    pub errors: u64,
+    /// The longest read, where the reader measures it.
+    pub longest: Duration,
+}
+
+/// What a reader has counted, once it is told to stop.
+pub fn counted(reader: Container) -> Counted {
     let last = reader.stop();
-    let (reads, errors) = last.split_once(' ').unwrap_or_else(|| panic!("{last:?}"));
-    (reads.parse().unwrap(), errors.parse().unwrap())
+    let numbers: Vec<u64> = last.split(' ').map(|number| number.parse().unwrap()).collect();
+    let longest = Duration::from_millis(numbers.get(2).copied().unwrap_or_default() * 10);
+    Counted { reads: numbers[0], errors: numbers[1], longest }
 }
 
 /// Kills the holders and waits until the daemon has another.
