@@ -191,9 +191,14 @@ impl<C: Claims> Preparer<C> {
         self.shared.held.devices()
     }
 
-    /// Waits until devices have other owners than when this was last asked; answers with them.
-    pub async fn changed(&self) -> BTreeSet<DeviceName> {
+    /// Waits until devices may have other owners than when that was last asked.
+    pub async fn changed(&self) {
         self.shared.changed.notified().await;
+    }
+
+    /// The devices that have other owners than when this was last asked.
+    #[must_use]
+    pub fn changed_devices(&self) -> BTreeSet<DeviceName> {
         mem::take(&mut self.shared.changed_devices.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -1,6 +1,6 @@
 //! Keeps what is shown up to date, and alive.
 
-use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use tokio::{
     net::UnixStream,
@@ -13,7 +13,6 @@ use tracing::{error, warn};
 
 use crate::{
     claims::Claims,
-    device::DeviceName,
     discover::Found,
     exhibit::{Error, Exhibit, Mode},
     hold::Client,
@@ -22,6 +21,8 @@ use crate::{
 
 /// Between two attempts to get a holder or a mount.
 const AGAIN: Duration = Duration::from_millis(500);
+/// How long claims that come and go are gathered.
+const GATHER: Duration = Duration::from_millis(5);
 
 /// What is shown, and what it is about.
 pub(super) struct Show<C> {
@@ -61,10 +62,10 @@ pub(super) async fn run<C: Claims>(
         let event = tokio::select! {
             () = shutdown.cancelled() => break,
             Ok(()) = inventory.changed() => Event::Inventory,
-            devices = preparer.changed() => Event::Owners(devices),
+            () = preparer.changed() => Event::Claims,
             reason = &mut ended => Event::Unmounted(reason),
             () = &mut holder => Event::Orphaned,
-            () = exhibit.hidden() => Event::Hidden,
+            () = exhibit.hidden() => Event::Claims,
         };
         let outcome = match event {
             Event::Inventory => {
@@ -72,11 +73,17 @@ pub(super) async fn run<C: Claims>(
                 let owners = preparer.owners();
                 aside(&exhibit, move |exhibit| exhibit.refresh(&found, &owners)).await?
             }
-            Event::Owners(devices) => {
+            Event::Claims => {
+                // Nobody waits for it: first the kubelet gets its answer, and others may come meanwhile.
+                time::sleep(GATHER).await;
+                let devices = preparer.changed_devices();
+                let owners = preparer.owners_of(&devices);
                 // Without taking note of a change that is still to come.
                 let found = Arc::clone(&inventory.borrow());
-                let owners = preparer.owners_of(&devices);
-                aside(&exhibit, move |exhibit| exhibit.refresh_devices(&found, &devices, &owners)).await?
+                let work = move |exhibit: &Exhibit| {
+                    exhibit.clear().and(exhibit.refresh_devices(&found, &devices, &owners))
+                };
+                aside(&exhibit, work).await?
             }
             Event::Unmounted(reason) => {
                 error!(?reason, "the file system was taken away; mounting it again");
@@ -90,7 +97,6 @@ pub(super) async fn run<C: Claims>(
                 holder = Box::pin(wait_for_the_end(Arc::clone(&exhibit)));
                 restored
             }
-            Event::Hidden => aside(&exhibit, Exhibit::clear).await?,
         };
         if let Err(error) = outcome {
             error!(%error, "what containers read about their devices may be old");
@@ -104,10 +110,9 @@ pub(super) async fn run<C: Claims>(
 
 enum Event {
     Inventory,
-    Owners(BTreeSet<DeviceName>),
+    Claims,
     Unmounted(Result<io::Result<()>, oneshot::error::RecvError>),
     Orphaned,
-    Hidden,
 }
 
 /// Not on the thread that answers the kubelet.
