@@ -153,12 +153,12 @@ fn main() {
     }
     let [half, most] = percentiles(times);
     println!("a take-over, to the first read after it (us): p50 {half:.0}, p99 {most:.0}");
+    // It makes itself small when it has had nothing to do for a second.
+    thread::sleep(Duration::from_secs(2));
     let memory = fs::read_to_string(format!("/proc/{}/status", holding.id())).unwrap();
     let memory = |name: &str| {
         memory.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim().to_owned()
     };
-    // It makes itself small when it has had nothing to do for a second.
-    thread::sleep(Duration::from_secs(2));
     println!("the holder at rest: {} resident, of it {} anonymous", memory("VmRSS:"), memory("RssAnon:"));
     holding.kill().unwrap();
     holding.wait().unwrap();

@@ -97,6 +97,8 @@ pub struct Exhibit {
     live: Arc<Live>,
     /// Held while anything is shown, hidden or served: these do not mix.
     state: Mutex<State>,
+    /// Claims that are to be removed. Apart from the rest: who adds one does not wait for others to be removed.
+    leaving: Mutex<BTreeSet<ClaimUid>>,
     hidden: Notify,
 }
 
@@ -108,8 +110,6 @@ struct State {
     link: Option<Link>,
     /// Claims about which nothing is known, but whose containers may still run.
     spared: BTreeSet<ClaimUid>,
-    /// Claims that are to be removed; by name, too, where it is known.
-    leaving: BTreeMap<ClaimUid, Option<ClaimRef>>,
 }
 
 impl Exhibit {
@@ -125,7 +125,8 @@ impl Exhibit {
         }
         live.publish(&[Step::new("README")], |_| README.as_bytes().to_vec())?;
         let live = Arc::new(live);
-        Ok(Self { driver, pool, places, mode, live, state: Mutex::default(), hidden: Notify::new() })
+        let (state, leaving, hidden) = (Mutex::default(), Mutex::default(), Notify::new());
+        Ok(Self { driver, pool, places, mode, live, state, leaving, hidden })
     }
 
     /// How containers read.
@@ -144,7 +145,7 @@ impl Exhibit {
     /// Makes the documents of a claim readable; in containers, too, once the tree is served.
     pub fn show(&self, prepared: Prepared, found: &Found) -> Result<(), Error> {
         let mut state = self.state();
-        if state.leaving.contains_key(&prepared.claim.uid) {
+        if self.leaving().contains(&prepared.claim.uid) {
             self.clear_all(&mut state)?;
         }
         let prepared = Arc::new(prepared);
@@ -161,9 +162,7 @@ impl Exhibit {
 
     /// Lets the documents of a claim go; there need not be any. A start without it clears them, too.
     pub fn hide(&self, claim: &ClaimUid) {
-        let mut state = self.state();
-        let name = state.prepared.remove(claim).map(|prepared| prepared.claim.clone());
-        state.leaving.insert(claim.clone(), name);
+        self.leaving().insert(claim.clone());
         self.hidden.notify_one();
     }
 
@@ -178,18 +177,19 @@ impl Exhibit {
     }
 
     fn clear_all(&self, state: &mut State) -> Result<(), Error> {
-        let claims: Vec<ClaimUid> = state.leaving.keys().cloned().collect();
+        let claims: Vec<ClaimUid> = self.leaving().iter().cloned().collect();
         if claims.is_empty() {
             return Ok(());
         }
         if let Some(link) = &mut state.link {
             link.drop_anchors(&self.places, &claims)?;
         }
-        while let Some((claim, name)) = state.leaving.pop_first() {
-            if let Some(name) = name {
-                self.live.remove(&paths::by_name(&name), 1)?;
+        for claim in &claims {
+            if let Some(prepared) = state.prepared.remove(claim) {
+                self.live.remove(&paths::by_name(&prepared.claim), 1)?;
             }
-            self.live.remove(&paths::by_uid(&claim), 1)?;
+            self.live.remove(&paths::by_uid(claim), 1)?;
+            self.leaving().remove(claim);
         }
         Ok(())
     }
@@ -337,6 +337,11 @@ impl Exhibit {
             })?;
         }
         Ok(self.live.link(&paths::by_name(claim), paths::from_name_to_uid(&claim.uid))?)
+    }
+
+    /// As for the state.
+    fn leaving(&self) -> MutexGuard<'_, BTreeSet<ClaimUid>> {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is in it is whole at every moment, so a panic elsewhere does not spoil it.
