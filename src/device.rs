@@ -27,7 +27,7 @@ pub use self::{
         PodClaimName, PodUid, RequestName, SourceName,
     },
     properties::{Properties, PropertiesError},
-    quantity::{Quantity, QuantityError},
+    quantity::{Amount, AmountError, Format, Quantity, QuantityError},
 };
 
 /// One device, as it would be published.

@@ -1,0 +1,166 @@
+use std::{cmp::Ordering, env, fs, path::PathBuf};
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn quantities_are_recognized() {
+    for good in ["0", "80Gi", "1.5", ".5", "5.", "+5", "100m", "1e3", "12E", "12E3", "1e-3", "1E+2"] {
+        assert!(is_quantity(good), "{good}");
+    }
+    for bad in [
+        "",
+        ".",
+        "Gi",
+        "-1",
+        "1.2.3",
+        "80 Gi",
+        "80GB",
+        "1e",
+        "e3",
+        "1e3Ki",
+        "٣",
+        "0x10",
+        "1_000",
+        "1e100",
+        "12345678901234567890",
+    ] {
+        assert!(!is_quantity(bad), "{bad}");
+    }
+}
+
+/// What the reference answered.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    a: String,
+    #[serde(default)]
+    parse_error: bool,
+    canonical: Option<String>,
+    format: Option<String>,
+    as_int64: Option<i64>,
+    value_rounded_up: i64,
+    b: Option<String>,
+    cmp: Option<i8>,
+    add: Option<String>,
+    sub: Option<String>,
+}
+
+/// The recorded files of one kind; none where the folder is not there.
+fn recorded(prefix: &str) -> Vec<PathBuf> {
+    let folder = env::var_os("CLAIMFS_CONFORMANCE").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/conformance"),
+        PathBuf::from,
+    );
+    let Ok(entries) = fs::read_dir(&folder) else {
+        eprintln!("NOT TESTED against the reference: {} is not there", folder.display());
+        return Vec::new();
+    };
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let is_one = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name.starts_with(prefix) && path.extension().is_some_and(|extension| extension == "jsonl")
+    };
+    paths.filter(is_one).collect()
+}
+
+fn amount(text: &str) -> Amount {
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+#[test]
+fn amounts_are_those_of_the_reference() {
+    for path in recorded("quantity-") {
+        let mut count = 0;
+        for line in fs::read_to_string(&path).unwrap().lines() {
+            compare(&serde_json::from_str(line).unwrap());
+            count += 1;
+        }
+        eprintln!("{count} rows equal in {}", path.display());
+        assert!(count > 0);
+    }
+}
+
+fn compare(row: &Row) {
+    let a = &row.a;
+    if row.parse_error {
+        assert!(a.parse::<Amount>().is_err(), "{a}");
+        return;
+    }
+    let left = amount(a);
+    assert_eq!(Some(left.to_string()), row.canonical, "{a}");
+    assert_eq!(Some(left.format().as_str()), row.format.as_deref(), "{a}");
+    assert_eq!(left.as_i64(), row.as_int64, "{a}");
+    assert_eq!(left.rounded_up(), row.value_rounded_up, "{a}");
+    if let Some(b) = &row.b {
+        let right = amount(b);
+        assert_eq!(Some(left.cmp(&right) as i8), row.cmp, "{a} {b}");
+        assert_eq!(Some(left.plus(&right).to_string()), row.add, "{a} + {b}");
+        assert_eq!(Some(left.minus(&right).to_string()), row.sub, "{a} - {b}");
+    }
+}
+
+#[test]
+fn floats_are_near() {
+    for (text, float) in [("1500m", 1.5), ("1Ki", 1024.0), ("-2e3", -2000.0), ("1e400", f64::INFINITY)] {
+        assert_eq!(amount(text).as_f64().total_cmp(&float), Ordering::Equal, "{text}");
+    }
+    let long = amount("12345678901234567890").as_f64();
+    assert!((long - 12_345_678_901_234_567_890.0).abs() < 10_000.0, "{long}");
+}
+
+#[test]
+fn an_exponent_that_nothing_could_hold_is_refused() {
+    assert_eq!("1e2000000000".parse::<Amount>(), Err(AmountError::Exponent));
+    assert_eq!(amount("1e-99999").to_string(), "1e-9");
+}
+
+prop_compose! {
+    fn any_text()(
+        sign in "[+-]?",
+        whole in "[0-9]{1,24}",
+        fraction in prop_oneof![Just(String::new()), "[.][0-9]{0,12}"],
+        unit in prop::sample::select(vec![
+            "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e3", "E-2", "e1",
+        ]),
+    ) -> String {
+        format!("{sign}{whole}{fraction}{unit}")
+    }
+}
+
+proptest! {
+    #[test]
+    fn order_is_total(a in any_text(), b in any_text(), c in any_text()) {
+        let (a, b, c) = (amount(&a), amount(&b), amount(&c));
+        prop_assert_eq!(a.cmp(&b), b.cmp(&a).reverse());
+        if a <= b && b <= c {
+            prop_assert!(a <= c);
+        }
+        prop_assert_eq!(a.minus(&b).sign(), a.cmp(&b));
+    }
+
+    #[test]
+    fn what_is_added_can_be_taken_away(a in any_text(), b in any_text()) {
+        let (a, b) = (amount(&a), amount(&b));
+        prop_assert_eq!(a.plus(&b).minus(&b), a.clone());
+        prop_assert_eq!(a.plus(&b), b.plus(&a));
+    }
+
+    #[test]
+    fn what_is_printed_reads_back(text in any_text()) {
+        let amount = amount(&text);
+        // Beyond the last unit the reference prints none.
+        prop_assume!(amount.as_f64().abs() < 1e21);
+        let again: Amount = amount.to_string().parse().unwrap();
+        prop_assert_eq!(&again, &amount);
+        prop_assert_eq!(again.to_string(), amount.to_string());
+    }
+
+    #[test]
+    fn every_quantity_is_an_amount(text in "[+]?[0-9]{0,3}[.]?[0-9]{0,19}([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,3})?") {
+        if let Ok(quantity) = Quantity::try_from(text) {
+            let _ = Amount::from(&quantity);
+        }
+    }
+}
