@@ -9,6 +9,7 @@
 //! - [`publish`]: the inventory as `ResourceSlice` objects.
 //! - [`cluster`]: the way to a cluster's API server.
 //! - [`api_version`]: which version of the API a cluster speaks.
+//! - [`allocate`]: which devices a claim would get, as the scheduler decides it.
 //! - [`claims`]: where claims come from, and what one of them gives to this node.
 //! - [`prepare`]: the life of a claim on this node, and its journal.
 //! - [`metadata`]: the documents that containers read about their devices.
@@ -24,6 +25,7 @@
 //!
 //! Arrows point one way: a module never calls back into the one that called it.
 
+pub mod allocate;
 pub mod api_version;
 pub mod cdi;
 pub mod claims;

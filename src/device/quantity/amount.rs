@@ -142,6 +142,12 @@ impl Amount {
         Self::of(Number::Small { value, exponent: 0 }, format)
     }
 
+    /// So many thousandths in a format.
+    #[must_use]
+    pub fn of_thousandths(value: i64, format: Format) -> Self {
+        Self::of(Number::Small { value, exponent: -3 }, format)
+    }
+
     pub(super) fn of(number: Number, format: Format) -> Self {
         Self { number, format, written: None }
     }
@@ -189,23 +195,51 @@ impl Amount {
         }
     }
 
-    /// The whole number, rounded up. What does not fit comes out as in the reference: small numbers as zero,
-    /// others cut to their lowest 64 bits; and negative long ones are rounded one too far.
+    /// The whole number, rounded up. What does not fit comes out as in the reference: most small numbers as
+    /// zero, others cut to their lowest 64 bits; and negative long ones are rounded one too far.
     #[must_use]
     pub fn rounded_up(&self) -> i64 {
+        self.rounded_up_to(0)
+    }
+
+    /// The number of thousandths, with the same rounding.
+    #[must_use]
+    pub fn thousandths(&self) -> i64 {
+        self.rounded_up_to(-3)
+    }
+
+    fn rounded_up_to(&self, finest: i32) -> i64 {
         match &self.number {
-            &Number::Small { value, exponent } => match u32::try_from(exponent) {
+            &Number::Small { value, exponent } => match u32::try_from(exponent - finest) {
                 // These the reference multiplies in one go, and so wraps.
                 Ok(steps @ (1 | 2 | 3 | 6 | 9)) => value.wrapping_mul(10_i64.pow(steps)),
                 Ok(steps) => scaled_up(value, steps).unwrap_or(0),
-                Err(_) => away_from_zero(value, exponent.unsigned_abs()),
+                Err(_) => away_from_zero(value, exponent.abs_diff(finest)),
             },
-            Number::Big { value, exponent: 0 } => low_bits(value),
-            Number::Big { value, exponent } => match u32::try_from(*exponent) {
+            Number::Big { value, exponent } if *exponent == finest => low_bits(value),
+            Number::Big { value, exponent } => match u32::try_from(exponent - finest) {
                 // What the conversion of too large a float gives on the machines that schedulers run on.
                 Ok(steps) => low_bits(value).wrapping_mul(10_i64.checked_pow(steps).unwrap_or(i64::MIN)),
-                Err(_) => divided_up(value, exponent.unsigned_abs()),
+                Err(_) => divided_up(value, exponent.abs_diff(finest)),
             },
+        }
+    }
+
+    /// Whether nothing distinguishes the two: not the value, and not the way in which it is written or kept.
+    #[must_use]
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        match (&self.number, &other.number) {
+            (
+                Number::Small { value, exponent },
+                Number::Small { value: other_value, exponent: other_exponent },
+            ) => {
+                value == other_value
+                    && exponent == other_exponent
+                    && self.format == other.format
+                    && self.written == other.written
+            }
+            // Long numbers are known by where they are, and no two are in the same place.
+            _ => false,
         }
     }
 

@@ -1,0 +1,163 @@
+//! What devices take from the counters of their pool, and which of them can stand side by side.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Allocated, Consumption, Device, DeviceId, pools::Usable};
+use crate::device::Amount;
+
+/// The groups that all devices on a counter set have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Groups<'a> {
+    /// Of devices that name none, and so only stand with their like.
+    Ungrouped,
+    /// These.
+    Common(BTreeSet<&'a str>),
+}
+
+impl<'a> Groups<'a> {
+    fn of(groups: &'a [String]) -> Self {
+        if groups.is_empty() {
+            Self::Ungrouped
+        } else {
+            Self::Common(groups.iter().map(String::as_str).collect())
+        }
+    }
+
+    fn admits(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Ungrouped, Self::Ungrouped) => true,
+            (Self::Common(own), Self::Common(other)) => !own.is_disjoint(other),
+            _ => false,
+        }
+    }
+
+    fn with(&self, other: &Self) -> Self {
+        match (self, other) {
+            (Self::Common(own), Self::Common(other)) => Self::Common(own & other),
+            _ => self.clone(),
+        }
+    }
+}
+
+/// What a device has changed: the groups of counter sets, as they were before.
+#[derive(Debug, Default)]
+pub(super) struct GroupsBefore<'a>(Vec<(&'a str, Option<Groups<'a>>)>);
+
+/// The counters of one pool while devices are chosen.
+#[derive(Debug)]
+pub(super) struct Ledger<'a> {
+    /// By counter set and counter: what allocated devices leave, and what chosen devices take.
+    counters: BTreeMap<(&'a str, &'a str), Counter>,
+    /// Whether allocated devices took more than there is of anything; then nobody gets anything.
+    is_overdrawn: bool,
+    groups: BTreeMap<&'a str, Groups<'a>>,
+}
+
+#[derive(Debug)]
+struct Counter {
+    available: Amount,
+    taken: Option<Amount>,
+}
+
+impl<'a> Ledger<'a> {
+    /// Counts what allocated devices of the pool take, on whichever node they are.
+    pub(super) fn open(pool: &Usable<'a>, allocated: &Allocated<'_>) -> Self {
+        let sets = pool.counter_sets.values();
+        let mut counters: BTreeMap<_, _> = sets
+            .flat_map(|set| set.counters.iter().map(|(name, value)| ((set.name, *name), value)))
+            .map(|(key, value)| (key, Counter { available: value.clone(), taken: None }))
+            .collect();
+        let mut groups: BTreeMap<&str, Groups<'_>> = BTreeMap::new();
+        for slice in &pool.slices {
+            let is_allocated = |device: &&Device<'_>| {
+                let id = DeviceId { driver: slice.driver, pool: slice.pool, device: device.name };
+                allocated.has_any_of(&id)
+            };
+            for consumption in slice.devices.iter().filter(is_allocated).flat_map(|device| &device.consumes) {
+                for (name, amount) in &consumption.counters {
+                    if let Some(counter) = counters.get_mut(&(consumption.counter_set, *name)) {
+                        counter.available = counter.available.minus(amount);
+                    }
+                }
+                let own = Groups::of(consumption.compatibility_groups);
+                groups
+                    .entry(consumption.counter_set)
+                    .and_modify(|groups| *groups = groups.with(&own))
+                    .or_insert(own);
+            }
+        }
+        let is_overdrawn = counters.values().any(|counter| counter.available.sign().is_lt());
+        Self { counters, is_overdrawn, groups }
+    }
+
+    /// Joins the groups of a device, if it can stand with those that are there.
+    pub(super) fn join(&mut self, consumes: &'a [Consumption<'a>]) -> Option<GroupsBefore<'a>> {
+        let mut before = GroupsBefore::default();
+        for consumption in consumes {
+            let own = Groups::of(consumption.compatibility_groups);
+            let current = self.groups.get(consumption.counter_set);
+            let joined = match current {
+                Some(groups) if !groups.admits(&own) => {
+                    self.leave(before);
+                    return None;
+                }
+                Some(groups) => groups.with(&own),
+                None => own,
+            };
+            before.0.push((consumption.counter_set, current.cloned()));
+            self.groups.insert(consumption.counter_set, joined);
+        }
+        Some(before)
+    }
+
+    /// Undoes a join.
+    pub(super) fn leave(&mut self, before: GroupsBefore<'a>) {
+        for (counter_set, groups) in before.0.into_iter().rev() {
+            match groups {
+                Some(groups) => self.groups.insert(counter_set, groups),
+                None => self.groups.remove(counter_set),
+            };
+        }
+    }
+
+    /// Takes what a device consumes, if there is enough.
+    pub(super) fn take(&mut self, consumes: &[Consumption<'a>]) -> bool {
+        if self.is_overdrawn {
+            return false;
+        }
+        self.change(consumes, |taken, amount| match taken {
+            Some(taken) => taken.plus(amount),
+            None => amount.clone(),
+        });
+        let is_enough = consumes.iter().all(|consumption| {
+            consumption.counters.keys().all(|name| {
+                let counter = self.counters.get(&(consumption.counter_set, *name));
+                counter.is_none_or(|Counter { available, taken }| {
+                    taken.as_ref().is_none_or(|taken| available >= taken)
+                })
+            })
+        });
+        if !is_enough {
+            self.give_back(consumes);
+        }
+        is_enough
+    }
+
+    /// Undoes a take.
+    pub(super) fn give_back(&mut self, consumes: &[Consumption<'a>]) {
+        self.change(consumes, |taken, amount| match taken {
+            Some(taken) => taken.minus(amount),
+            None => amount.clone(),
+        });
+    }
+
+    fn change(&mut self, consumes: &[Consumption<'a>], to: impl Fn(Option<&Amount>, &Amount) -> Amount) {
+        for consumption in consumes {
+            for (name, amount) in &consumption.counters {
+                if let Some(counter) = self.counters.get_mut(&(consumption.counter_set, *name)) {
+                    counter.taken = Some(to(counter.taken.as_ref(), amount));
+                }
+            }
+        }
+    }
+}

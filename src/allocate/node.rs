@@ -1,0 +1,112 @@
+//! Which nodes something can be reached from.
+
+use k8s_openapi::api::core::v1::{Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
+
+use super::Placement;
+
+/// Whether a node is one of those. An error says why a selector means nothing.
+pub(super) fn matches(node: &Node, placement: &Placement<'_>) -> Result<bool, String> {
+    match placement {
+        Placement { node_name: Some(name), .. } => Ok(node.metadata.name.as_deref() == Some(name)),
+        Placement { all_nodes: true, .. } => Ok(true),
+        Placement { selector: Some(selector), .. } => selects(selector, node),
+        _ => Ok(false),
+    }
+}
+
+fn selects(selector: &NodeSelector, node: &Node) -> Result<bool, String> {
+    let terms: Vec<_> =
+        selector.node_selector_terms.iter().enumerate().filter(|(_, term)| !is_empty(term)).collect();
+    let flaws: Vec<_> = terms.iter().flat_map(|(index, term)| flaws(*index, term)).collect();
+    match flaws.as_slice() {
+        [] => Ok(terms.iter().any(|(_, term)| term_selects(term, node))),
+        [flaw] => Err(format!("failed to parse node selector {selector:?}: {flaw}")),
+        flaws => Err(format!("failed to parse node selector {selector:?}: [{}]", flaws.join(", "))),
+    }
+}
+
+fn is_empty(term: &NodeSelectorTerm) -> bool {
+    expressions(term).is_empty() && fields(term).is_empty()
+}
+
+fn expressions(term: &NodeSelectorTerm) -> &[NodeSelectorRequirement] {
+    term.match_expressions.as_deref().unwrap_or_default()
+}
+
+fn fields(term: &NodeSelectorTerm) -> &[NodeSelectorRequirement] {
+    term.match_fields.as_deref().unwrap_or_default()
+}
+
+fn values(requirement: &NodeSelectorRequirement) -> &[String] {
+    requirement.values.as_deref().unwrap_or_default()
+}
+
+/// Why a term means nothing, with the place of each flaw.
+fn flaws(index: usize, term: &NodeSelectorTerm) -> Vec<String> {
+    let expressions = expressions(term).iter().enumerate().filter_map(|(at, requirement)| {
+        let path = format!("nodeSelectorTerms[{index}].matchExpressions[{at}]");
+        expression_flaw(requirement).map(|flaw| format!("{path}.{flaw}"))
+    });
+    let fields = fields(term).iter().enumerate().filter_map(|(at, requirement)| {
+        let path = format!("nodeSelectorTerms[{index}].matchFields[{at}]");
+        field_flaw(requirement).map(|flaw| format!("{path}.{flaw}"))
+    });
+    expressions.chain(fields).collect()
+}
+
+fn expression_flaw(requirement: &NodeSelectorRequirement) -> Option<String> {
+    let values = values(requirement);
+    match requirement.operator.as_str() {
+        "In" | "NotIn" if values.is_empty() => Some(
+            "values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty".to_owned(),
+        ),
+        "Exists" | "DoesNotExist" if !values.is_empty() => {
+            Some("values: Invalid value: values set must be empty for exists and does not exist".to_owned())
+        }
+        "Gt" | "Lt" if values.len() != 1 => {
+            Some("values: Invalid value: for 'Gt', 'Lt' operators, exactly one value is required".to_owned())
+        }
+        "Gt" | "Lt" if values[0].parse::<i64>().is_err() => Some(format!(
+            "values[0]: Invalid value: {:?}: for 'Gt', 'Lt' operators, the value must be an integer",
+            values[0]
+        )),
+        "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => None,
+        other => Some(format!(
+            "operator: Unsupported value: {other:?}: supported values: \"DoesNotExist\", \"Exists\", \"Gt\", \"In\", \"Lt\", \"NotIn\""
+        )),
+    }
+}
+
+fn field_flaw(requirement: &NodeSelectorRequirement) -> Option<String> {
+    match requirement.operator.as_str() {
+        "In" | "NotIn" if values(requirement).len() == 1 => None,
+        "In" | "NotIn" => Some("values: Invalid value: must have one element".to_owned()),
+        other => Some(format!("operator: Unsupported value: {other:?}: supported values: \"In\", \"NotIn\"")),
+    }
+}
+
+fn term_selects(term: &NodeSelectorTerm, node: &Node) -> bool {
+    let labels = node.metadata.labels.as_ref();
+    let label = |key: &str| labels.and_then(|labels| labels.get(key)).map(String::as_str);
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    let field = |key: &str| if key == "metadata.name" { name } else { "" };
+    expressions(term).iter().all(|requirement| is_met(requirement, label(&requirement.key)))
+        // A node without a name has no fields, and nothing can be wrong with them.
+        && (name.is_empty()
+            || fields(term).iter().all(|requirement| is_met(requirement, Some(field(&requirement.key)))))
+}
+
+fn is_met(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
+    let values = values(requirement);
+    let is_listed = || value.is_some_and(|value| values.iter().any(|wanted| wanted == value));
+    let numbers = || Some((value?.parse::<i64>().ok()?, values.first()?.parse::<i64>().ok()?));
+    match requirement.operator.as_str() {
+        "In" => is_listed(),
+        "NotIn" => !is_listed(),
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        "Gt" => numbers().is_some_and(|(value, bound)| value > bound),
+        "Lt" => numbers().is_some_and(|(value, bound)| value < bound),
+        _ => false,
+    }
+}
