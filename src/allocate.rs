@@ -15,6 +15,7 @@ mod features;
 mod model;
 mod node;
 mod pools;
+mod prune;
 mod requests;
 mod result;
 mod search;

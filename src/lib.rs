@@ -47,3 +47,5 @@ pub mod prepare;
 mod privilege;
 pub mod publish;
 pub mod reader;
+#[cfg(test)]
+mod recorded;

@@ -131,6 +131,16 @@ impl<'a> Constraint<'a> {
         self.requests.is_empty() || self.requests.iter().any(|name| name == request || is_subrequest(name))
     }
 
+    /// Whether trying a device can change what holds for later ones, even if the device is not kept. So it was in
+    /// 1.36, and skipping devices that cannot lead anywhere would then change the answer.
+    pub(super) fn remembers_what_was_removed(&self) -> bool {
+        self.release == Release::V1_36
+            && match self.rule {
+                Rule::Match(_) => self.lists == Lists::Sets,
+                Rule::Distinct(_) => true,
+            }
+    }
+
     /// Adds a device with this value to those of a request, if the constraint still holds then.
     pub(super) fn add(&mut self, request: &'a str, attribute: Attribute<'a>) -> bool {
         let (lists, release) = (self.lists, self.release);

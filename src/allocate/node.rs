@@ -110,3 +110,57 @@ fn is_met(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, from_value, json};
+
+    use super::*;
+
+    fn is_selected(terms: &Value) -> Result<bool, String> {
+        let labels = json!({ "region": "one", "size": "5" });
+        let node: Node = from_value(json!({ "metadata": { "name": "node", "labels": labels } })).unwrap();
+        let selector: NodeSelector = from_value(json!({ "nodeSelectorTerms": terms })).unwrap();
+        matches(&node, &Placement { node_name: None, all_nodes: false, selector: Some(&selector) })
+    }
+
+    fn is_required(key: &str, operator: &str, values: &[&str]) -> Result<bool, String> {
+        let requirement = json!({ "key": key, "operator": operator, "values": values });
+        is_selected(&json!([{ "matchExpressions": [requirement] }]))
+    }
+
+    #[test]
+    fn requirements_compare_labels() {
+        for (key, operator, values, is_met) in [
+            ("region", "In", &["one", "two"][..], true),
+            ("region", "In", &["two"], false),
+            ("region", "NotIn", &["two"], true),
+            ("missing", "NotIn", &["two"], true),
+            ("region", "Exists", &[], true),
+            ("missing", "Exists", &[], false),
+            ("missing", "DoesNotExist", &[], true),
+            ("size", "Gt", &["4"], true),
+            ("size", "Lt", &["5"], false),
+            ("region", "Gt", &["4"], false),
+        ] {
+            assert_eq!(is_required(key, operator, values), Ok(is_met), "{key} {operator} {values:?}");
+        }
+    }
+
+    #[test]
+    fn one_term_is_enough_and_an_empty_one_selects_nothing() {
+        let field = |name: &str| json!({ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [name] }] });
+        assert_eq!(is_selected(&json!([])), Ok(false));
+        assert_eq!(is_selected(&json!([{}])), Ok(false));
+        assert_eq!(is_selected(&json!([field("other"), field("node")])), Ok(true));
+    }
+
+    #[test]
+    fn a_requirement_that_means_nothing_is_an_error() {
+        for (operator, values) in
+            [("In", &[][..]), ("Exists", &["x"]), ("Gt", &["x"]), ("Lt", &[]), ("Near", &["x"])]
+        {
+            assert!(is_required("region", operator, values).is_err(), "{operator} {values:?}");
+        }
+    }
+}

@@ -126,7 +126,7 @@ fn match_all(
     owner: impl Fn() -> String,
 ) -> Result<bool, Error> {
     let view = DeviceView::of(candidate.id.driver, candidate.device);
-    // Selectors of another kind are refused before, in claims; in classes they select what they always have.
+    // A selector of another kind is refused before in a claim; in a class it is an expression that says nothing.
     for (index, expression) in selectors.iter().enumerate() {
         let matches = cluster.cel.matches(expression.unwrap_or_default(), &view);
         if !matches.map_err(|error| Error::cel(cluster.release, owner(), index, candidate.id, error))? {

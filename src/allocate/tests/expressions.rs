@@ -37,8 +37,7 @@ impl Cel for FewExpressions {
         }
         if let Some(rest) = expression.strip_prefix("device.attributes[\"driver-a\"].") {
             let (name, wanted) = rest.split_once(" == ").unwrap_or((rest, "true"));
-            let value = device.attributes.get(name).ok_or_else(|| no_such_key(name))?;
-            return Ok(match value {
+            return Ok(match attribute_of("driver-a", name, device)? {
                 Attribute::Bool(value) => value.to_string() == wanted,
                 Attribute::String(text) => text == wanted.trim_matches('"'),
                 other => panic!("{expression}: {other:?}"),
@@ -56,8 +55,8 @@ impl Cel for FewExpressions {
             return Ok(Attribute::String(text.trim_matches('"').to_owned().into()));
         }
         let names = expression.strip_prefix("device.attributes[\"").expect(expression);
-        let (_, name) = names.trim_end_matches("\"]").split_once("\"][\"").expect(expression);
-        match device.attributes.get(name).ok_or_else(|| no_such_key(name))? {
+        let (domain, name) = names.trim_end_matches("\"]").split_once("\"][\"").expect(expression);
+        match attribute_of(domain, name, device)? {
             Attribute::String(text) => Ok(Attribute::String(text.clone().into_owned().into())),
             Attribute::Int(number) => Ok(Attribute::Int(*number)),
             other => panic!("{expression}: {other:?}"),
@@ -75,6 +74,16 @@ impl FewExpressions {
             _ => true,
         }
     }
+}
+
+fn attribute_of<'a>(
+    domain: &str,
+    name: &str,
+    device: &DeviceView<'a>,
+) -> Result<&'a Attribute<'a>, CelError> {
+    let bare = device.attributes.get(name).filter(|_| domain == device.driver);
+    bare.or_else(|| device.attributes.get(format!("{domain}/{name}").as_str()))
+        .ok_or_else(|| no_such_key(name))
 }
 
 fn no_such_key(name: &str) -> CelError {
