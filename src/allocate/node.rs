@@ -18,11 +18,33 @@ fn selects(selector: &NodeSelector, node: &Node) -> Result<bool, String> {
     let terms: Vec<_> =
         selector.node_selector_terms.iter().enumerate().filter(|(_, term)| !is_empty(term)).collect();
     let flaws: Vec<_> = terms.iter().flat_map(|(index, term)| flaws(*index, term)).collect();
-    match flaws.as_slice() {
-        [] => Ok(terms.iter().any(|(_, term)| term_selects(term, node))),
-        [flaw] => Err(format!("failed to parse node selector {selector:?}: {flaw}")),
-        flaws => Err(format!("failed to parse node selector {selector:?}: [{}]", flaws.join(", "))),
-    }
+    let reason = match flaws.as_slice() {
+        [] => return Ok(terms.iter().any(|(_, term)| term_selects(term, node))),
+        [flaw] => flaw.clone(),
+        flaws => format!("[{}]", flaws.join(", ")),
+    };
+    Err(format!("failed to parse node selector {}: {reason}", shown(selector)))
+}
+
+/// A selector as the scheduler shows it.
+fn shown(selector: &NodeSelector) -> String {
+    let requirement = |requirement: &NodeSelectorRequirement| {
+        let NodeSelectorRequirement { key, operator, .. } = requirement;
+        let values = values(requirement).join(" ");
+        format!("NodeSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},")
+    };
+    let list = |requirements: &[NodeSelectorRequirement]| -> String {
+        requirements.iter().map(requirement).collect()
+    };
+    let term = |term: &NodeSelectorTerm| {
+        format!(
+            "NodeSelectorTerm{{MatchExpressions:[]NodeSelectorRequirement{{{}}},MatchFields:[]NodeSelectorRequirement{{{}}},}},",
+            list(expressions(term)),
+            list(fields(term))
+        )
+    };
+    let terms: String = selector.node_selector_terms.iter().map(term).collect();
+    format!("&NodeSelector{{NodeSelectorTerms:[]NodeSelectorTerm{{{terms}}},}}")
 }
 
 fn is_empty(term: &NodeSelectorTerm) -> bool {
@@ -56,33 +78,41 @@ fn flaws(index: usize, term: &NodeSelectorTerm) -> Vec<String> {
 
 fn expression_flaw(requirement: &NodeSelectorRequirement) -> Option<String> {
     let values = values(requirement);
-    match requirement.operator.as_str() {
-        "In" | "NotIn" if values.is_empty() => Some(
-            "values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty".to_owned(),
-        ),
-        "Exists" | "DoesNotExist" if !values.is_empty() => {
-            Some("values: Invalid value: values set must be empty for exists and does not exist".to_owned())
+    let wrong = |reason: &str| Some(format!("values: Invalid value: {}: {reason}", quoted_list(values)));
+    match (requirement.operator.as_str(), values) {
+        ("In" | "NotIn", []) => wrong("for 'in', 'notin' operators, values set can't be empty"),
+        ("Exists" | "DoesNotExist", [_, ..]) => {
+            wrong("values set must be empty for exists and does not exist")
         }
-        "Gt" | "Lt" if values.len() != 1 => {
-            Some("values: Invalid value: for 'Gt', 'Lt' operators, exactly one value is required".to_owned())
-        }
-        "Gt" | "Lt" if values[0].parse::<i64>().is_err() => Some(format!(
-            "values[0]: Invalid value: {:?}: for 'Gt', 'Lt' operators, the value must be an integer",
-            values[0]
-        )),
-        "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => None,
-        other => Some(format!(
-            "operator: Unsupported value: {other:?}: supported values: \"DoesNotExist\", \"Exists\", \"Gt\", \"In\", \"Lt\", \"NotIn\""
-        )),
+        ("Gt" | "Lt", [value]) => value.parse::<i64>().is_err().then(|| {
+            format!(
+                "values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
+            )
+        }),
+        ("Gt" | "Lt", _) => wrong("for 'Gt', 'Lt' operators, exactly one value is required"),
+        ("In" | "NotIn" | "Exists" | "DoesNotExist", _) => None,
+        (other, _) => Some(unsupported(other, &["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"])),
     }
 }
 
 fn field_flaw(requirement: &NodeSelectorRequirement) -> Option<String> {
-    match requirement.operator.as_str() {
-        "In" | "NotIn" if values(requirement).len() == 1 => None,
-        "In" | "NotIn" => Some("values: Invalid value: must have one element".to_owned()),
-        other => Some(format!("operator: Unsupported value: {other:?}: supported values: \"In\", \"NotIn\"")),
+    match (requirement.operator.as_str(), values(requirement)) {
+        ("In" | "NotIn", [_]) => None,
+        ("In" | "NotIn", values) => {
+            Some(format!("values: Invalid value: {}: must have one element", quoted_list(values)))
+        }
+        (other, _) => Some(unsupported(other, &["In", "NotIn"])),
     }
+}
+
+fn quoted_list(texts: &[String]) -> String {
+    let quoted: Vec<_> = texts.iter().map(|text| format!("{text:?}")).collect();
+    format!("[{}]", quoted.join(","))
+}
+
+fn unsupported(operator: &str, supported: &[&str]) -> String {
+    let supported: Vec<_> = supported.iter().map(|name| format!("{name:?}")).collect();
+    format!("operator: Unsupported value: {operator:?}: supported values: {}", supported.join(", "))
 }
 
 fn term_selects(term: &NodeSelectorTerm, node: &Node) -> bool {
@@ -162,5 +192,14 @@ mod tests {
         {
             assert!(is_required("region", operator, values).is_err(), "{operator} {values:?}");
         }
+    }
+
+    #[test]
+    fn an_error_shows_the_selector_and_the_place_in_it() {
+        let error = is_required("region", "In", &[]).unwrap_err();
+        assert_eq!(
+            error,
+            "failed to parse node selector &NodeSelector{NodeSelectorTerms:[]NodeSelectorTerm{NodeSelectorTerm{MatchExpressions:[]NodeSelectorRequirement{NodeSelectorRequirement{Key:region,Operator:In,Values:[],},},MatchFields:[]NodeSelectorRequirement{},},},}: nodeSelectorTerms[0].matchExpressions[0].values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty"
+        );
     }
 }

@@ -61,6 +61,8 @@ pub(super) struct Candidate<'a> {
     pub(super) device: &'a Device<'a>,
     /// Its pool.
     pub(super) pool: usize,
+    /// Whether a claim has it for itself.
+    pub(super) is_allocated: bool,
 }
 
 impl Pool<'_> {
@@ -108,11 +110,10 @@ impl<'a> Pools<'a> {
             let State::Usable(usable) = &mut pool.state else { continue };
             let start = candidates.len();
             for &slice in usable.targeting() {
-                candidates.extend(slice.devices.iter().map(|device| Candidate {
-                    id: DeviceId { driver: slice.driver, pool: slice.pool, device: device.name },
-                    slice,
-                    device,
-                    pool: index,
+                candidates.extend(slice.devices.iter().map(|device| {
+                    let id = DeviceId { driver: slice.driver, pool: slice.pool, device: device.name };
+                    let is_allocated = cluster.allocated.devices.contains(&id);
+                    Candidate { id, slice, device, pool: index, is_allocated }
                 }));
             }
             usable.candidates = start..candidates.len();

@@ -6,6 +6,8 @@
 //! same, because nothing is skipped in which the reference could have found an error: before anything is skipped,
 //! every expression that the rest could reach is evaluated, and if one of them fails nothing is skipped at all.
 
+use std::mem;
+
 use super::{
     constraints::Constraint,
     requests::{CheckedWant, Ways},
@@ -194,7 +196,7 @@ impl Matching {
     fn place(&mut self, owner: usize, seen: &mut [bool]) -> bool {
         for index in 0..self.choices[owner].len() {
             let candidate = self.choices[owner][index];
-            if std::mem::replace(&mut seen[candidate], true) {
+            if mem::replace(&mut seen[candidate], true) {
                 continue;
             }
             let is_free = match self.owners[candidate] {

@@ -6,7 +6,7 @@
 
 mod take;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, mem, ops::Range};
 
 use k8s_openapi::api::core::v1::Node;
 
@@ -149,10 +149,9 @@ impl<'a> Search<'a> {
     /// The first solution, if there is one.
     pub(super) fn run(&mut self) -> Result<Option<Solution<'a>>, Error> {
         match self.step(Position::default(), 0)? {
-            Step::Solved => Ok(Some(Solution {
-                taken: std::mem::take(&mut self.taken),
-                chosen: std::mem::take(&mut self.chosen),
-            })),
+            Step::Solved => {
+                Ok(Some(Solution { taken: mem::take(&mut self.taken), chosen: mem::take(&mut self.chosen) }))
+            }
             Step::Failed => Ok(None),
             Step::TooMany => Err(Error::MaxSize),
         }
@@ -177,7 +176,7 @@ impl<'a> Search<'a> {
         self.devices(at, want, start)
     }
 
-    fn first_available(&mut self, at: Position, wants: std::ops::Range<usize>) -> Result<Step, Error> {
+    fn first_available(&mut self, at: Position, wants: Range<usize>) -> Result<Step, Error> {
         let mut end = Step::TooMany;
         for want in wants {
             match self.step(Position { subrequest: Some(want), ..at }, 0)? {
@@ -218,7 +217,7 @@ impl<'a> Search<'a> {
             return Ok(step);
         }
         let place = Place { claim: at.claim, request: at.request, devices: at.devices, start };
-        let mut pruning = std::mem::take(&mut self.pruning);
+        let mut pruning = mem::take(&mut self.pruning);
         let is_hopeless = pruning.is_hopeless(self, place);
         self.pruning = pruning;
         if is_hopeless {
@@ -255,8 +254,7 @@ impl<'a> Search<'a> {
         if want.is_admin() {
             claims.contains(&want.claim)
         } else {
-            !claims.is_empty()
-                || self.cluster.allocated.devices.contains(&self.pools.candidates[candidate].id)
+            !claims.is_empty() || self.pools.candidates[candidate].is_allocated
         }
     }
 

@@ -12,18 +12,6 @@ use crate::allocate::{
 };
 
 impl<'a> Search<'a> {
-    fn is_shareable(&self, candidate: &Candidate<'_>) -> bool {
-        self.cluster.features.consumable_capacity && candidate.device.allow_multiple_allocations
-    }
-
-    /// Whether shares of a device exist already, so that its counters are taken.
-    fn has_shares(&self, candidate: usize) -> bool {
-        let id = &self.pools.candidates[candidate].id;
-        let Cluster { release, allocated, .. } = self.cluster;
-        allocated.capacity.contains_key(id)
-            || (*release >= Release::V1_37 && allocated.shared.contains(id))
-            || self.uses[candidate].shares > 0
-    }
     /// Takes a device for a want, if everything allows it. The device is selectable.
     pub(super) fn take(&mut self, index: usize, at: usize) -> Result<bool, Error> {
         let (want, candidate) = (&self.requests.wants[index], &self.pools.candidates[at]);
@@ -60,6 +48,20 @@ impl<'a> Search<'a> {
         };
         self.taken[want.claim].push(Taken { want: index, candidate: at, share, reserved });
         Ok(true)
+    }
+
+    /// Whether several requests can have it at the same time.
+    fn is_shareable(&self, candidate: &Candidate<'_>) -> bool {
+        self.cluster.features.consumable_capacity && candidate.device.allow_multiple_allocations
+    }
+
+    /// Whether shares of a device exist already, so that its counters are taken.
+    fn has_shares(&self, candidate: usize) -> bool {
+        let id = &self.pools.candidates[candidate].id;
+        let Cluster { release, allocated, .. } = self.cluster;
+        allocated.capacity.contains_key(id)
+            || (*release >= Release::V1_37 && allocated.shared.contains(id))
+            || self.uses[candidate].shares > 0
     }
 
     fn operations_can_be_skipped(&self, candidate: &Candidate<'_>) -> bool {
