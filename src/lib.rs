@@ -18,6 +18,7 @@
 //! - [`exhibit`]: what is prepared, shown.
 //! - [`reader`]: reads device metadata as a workload does.
 //! - [`cdi`]: how a device reaches a container.
+//! - [`cel`]: the expressions that choose devices.
 //! - [`kubelet`]: the kubelet's gRPC interfaces.
 //! - [`observe`]: logs, probes.
 //! - [`node`]: the daemon that all of these make up.
@@ -28,6 +29,7 @@
 pub mod allocate;
 pub mod api_version;
 pub mod cdi;
+pub mod cel;
 pub mod claims;
 pub mod cli;
 pub mod cluster;

@@ -1,0 +1,3 @@
+//! Whole expressions, and the rows that the reference was recorded with.
+
+mod conformance;

@@ -1,0 +1,315 @@
+//! What an expression works with while it is evaluated.
+
+use std::{borrow::Cow, cmp::Ordering, collections::BTreeMap, fmt, sync::Arc};
+
+use super::{
+    library::{Cidr, Format, Ip, QuantityValue, Timestamp, Url},
+    types::Object,
+};
+
+/// A value; a copy of it is cheap.
+#[derive(Debug, Clone)]
+pub(super) enum Value {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    String(Arc<str>),
+    Bytes(Arc<[u8]>),
+    /// In nanoseconds.
+    Duration(i64),
+    Timestamp(Timestamp),
+    List(Arc<Vec<Self>>),
+    Map(Arc<Map>),
+    Optional(Option<Arc<Self>>),
+    Type(&'static str),
+    Quantity(Arc<QuantityValue>),
+    Semver(Arc<semver::Version>),
+    Url(Arc<Url>),
+    Ip(Ip),
+    Cidr(Cidr),
+    Format(Format),
+}
+
+/// Why something has no value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// No function takes such arguments.
+    NoOverload,
+    /// For any other reason.
+    Because(Cow<'static, str>),
+}
+
+impl Failure {
+    pub(super) fn because(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::Because(reason.into())
+    }
+
+    pub(super) fn no_such_key(key: &Value) -> Self {
+        Self::because(format!("no such key: {key}"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoOverload => formatter.write_str("no such overload"),
+            Self::Because(reason) => formatter.write_str(reason),
+        }
+    }
+}
+
+/// What came of a function.
+pub(super) type Outcome = Result<Value, Failure>;
+
+impl Value {
+    pub(super) fn string(text: impl Into<Arc<str>>) -> Self {
+        Self::String(text.into())
+    }
+
+    pub(super) fn list(values: impl IntoIterator<Item = Self>) -> Self {
+        Self::List(Arc::new(values.into_iter().collect()))
+    }
+
+    pub(super) fn strings<S: Into<Arc<str>>>(texts: impl IntoIterator<Item = S>) -> Self {
+        Self::list(texts.into_iter().map(Self::string))
+    }
+
+    pub(super) fn some(value: Self) -> Self {
+        Self::Optional(Some(Arc::new(value)))
+    }
+
+    pub(super) fn type_name(&self) -> &'static str {
+        match self {
+            Self::Null => "null_type",
+            Self::Bool(_) => "bool",
+            Self::Int(_) => "int",
+            Self::Uint(_) => "uint",
+            Self::Double(_) => "double",
+            Self::String(_) => "string",
+            Self::Bytes(_) => "bytes",
+            Self::Duration(_) => "google.protobuf.Duration",
+            Self::Timestamp(_) => "google.protobuf.Timestamp",
+            Self::List(_) => "list",
+            Self::Map(_) => "map",
+            Self::Optional(_) => "optional_type",
+            Self::Type(_) => "type",
+            Self::Quantity(_) => Object::Quantity.name(),
+            Self::Semver(_) => Object::Semver.name(),
+            Self::Url(_) => Object::Url.name(),
+            Self::Ip(_) => Object::Ip.name(),
+            Self::Cidr(_) => Object::Cidr.name(),
+            Self::Format(_) => Object::Format.name(),
+        }
+    }
+
+    /// The type as the reference's messages name it.
+    pub(super) fn native_name(&self) -> &'static str {
+        match self {
+            Self::Null => "types.Null",
+            Self::Bool(_) => "types.Bool",
+            Self::Int(_) => "types.Int",
+            Self::Uint(_) => "types.Uint",
+            Self::Double(_) => "types.Double",
+            Self::String(_) => "types.String",
+            Self::Bytes(_) => "types.Bytes",
+            Self::Duration(_) => "types.Duration",
+            Self::Timestamp(_) => "types.Timestamp",
+            Self::Optional(_) => "*types.Optional",
+            Self::Type(_) => "*types.Type",
+            Self::Quantity(_) => "cel.Quantity",
+            Self::Semver(_) => "cel.Semver",
+            Self::Url(_) => "cel.URL",
+            Self::Ip(_) => "cel.IP",
+            Self::Cidr(_) => "cel.CIDR",
+            Self::Format(_) => "cel.Format",
+            other => other.type_name(),
+        }
+    }
+
+    /// Whether it is of a type that only Kubernetes has: these differ in what equality is and costs.
+    pub(super) fn is_kubernetes(&self) -> bool {
+        matches!(
+            self,
+            Self::Quantity(_)
+                | Self::Semver(_)
+                | Self::Url(_)
+                | Self::Ip(_)
+                | Self::Cidr(_)
+                | Self::Format(_)
+        )
+    }
+
+    /// Whether two values are equal. Kubernetes' own types refuse to be compared with others.
+    pub(super) fn equals(&self, other: &Self) -> Result<bool, Failure> {
+        Ok(match (self, other) {
+            (Self::Null, Self::Null) => true,
+            (Self::Null, _) | (_, Self::Null) => false,
+            (Self::Bool(one), Self::Bool(other)) => one == other,
+            (Self::String(one), Self::String(other)) => one == other,
+            (Self::Bytes(one), Self::Bytes(other)) => one == other,
+            (Self::Duration(one), Self::Duration(other)) => one == other,
+            (Self::Timestamp(one), Self::Timestamp(other)) => one == other,
+            (Self::Type(one), Self::Type(other)) => one == other,
+            (Self::List(one), Self::List(other)) => {
+                one.len() == other.len() && one.iter().zip(&**other).all(|(one, other)| may_equal(one, other))
+            }
+            (Self::Map(one), Self::Map(other)) => {
+                one.len() == other.len()
+                    && one.iter().all(|(key, value)| {
+                        other.get(key).is_some_and(|other| may_equal(value, other))
+                    })
+            }
+            (Self::Optional(one), Self::Optional(other)) => match (one, other) {
+                (None, None) => true,
+                (Some(one), Some(other)) => return one.equals(other),
+                _ => false,
+            },
+            (Self::Quantity(one), Self::Quantity(other)) => return one.equals(other),
+            (Self::Semver(one), Self::Semver(other)) => one.cmp_precedence(other).is_eq(),
+            (Self::Url(one), Self::Url(other)) => one == other,
+            (Self::Ip(one), Self::Ip(other)) => one == other,
+            (Self::Cidr(one), Self::Cidr(other)) => one == other,
+            (Self::Format(one), Self::Format(other)) => one == other,
+            _ if self.is_kubernetes() => return Err(Failure::NoOverload),
+            _ => compare_numbers(self, other).is_some_and(|order| order == Some(Ordering::Equal)),
+        })
+    }
+
+    /// The order of two values of the same kind.
+    pub(super) fn compare(&self, other: &Self) -> Result<Ordering, Failure> {
+        Ok(match (self, other) {
+            (Self::Bool(one), Self::Bool(other)) => one.cmp(other),
+            (Self::String(one), Self::String(other)) => one.cmp(other),
+            (Self::Bytes(one), Self::Bytes(other)) => one.cmp(other),
+            (Self::Duration(one), Self::Duration(other)) => one.cmp(other),
+            (Self::Timestamp(one), Self::Timestamp(other)) => one.cmp(other),
+            _ => match compare_numbers(self, other) {
+                Some(Some(order)) => order,
+                Some(None) => return Err(Failure::because("NaN values cannot be ordered")),
+                None => return Err(Failure::NoOverload),
+            },
+        })
+    }
+}
+
+/// Whether nothing says that two values differ, not even a refusal to compare them.
+fn may_equal(one: &Value, other: &Value) -> bool {
+    one.equals(other) != Ok(false)
+}
+
+/// The order of two numbers, if they are: there is none where one is no number by its own name.
+fn compare_numbers(one: &Value, other: &Value) -> Option<Option<Ordering>> {
+    let whole = |value: &Value| match value {
+        Value::Int(number) => Some(i128::from(*number)),
+        Value::Uint(number) => Some(i128::from(*number)),
+        _ => None,
+    };
+    match (one, other) {
+        (Value::Double(one), Value::Double(other)) => Some(one.partial_cmp(other)),
+        (Value::Double(one), other) => {
+            Some(compare_double(*one, whole(other)?))
+        }
+        (one, Value::Double(other)) => Some(compare_double(*other, whole(one)?).map(Ordering::reverse)),
+        (one, other) => Some(Some(whole(one)?.cmp(&whole(other)?))),
+    }
+}
+
+fn compare_double(double: f64, whole: i128) -> Option<Ordering> {
+    if double.is_nan() {
+        return None;
+    }
+    // Far outside of every whole number, where a conversion would saturate anyway.
+    let floor = double.floor().clamp(-1e30, 1e30);
+    #[expect(clippy::cast_possible_truncation, reason = "a whole number within the range of the type")]
+    let order = (floor as i128).cmp(&whole);
+    Some(order.then(if double > double.floor() { Ordering::Greater } else { Ordering::Equal }))
+}
+
+impl fmt::Display for Value {
+    /// As messages show a key or an index.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => formatter.write_str("null"),
+            Self::Bool(value) => value.fmt(formatter),
+            Self::Int(value) => value.fmt(formatter),
+            Self::Uint(value) => value.fmt(formatter),
+            Self::Double(value) => value.fmt(formatter),
+            Self::String(value) => value.fmt(formatter),
+            other => formatter.write_str(other.type_name()),
+        }
+    }
+}
+
+/// Keys to values, in the order of the keys: the reference has none, and this one can be repeated.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Map {
+    entries: BTreeMap<Key, (Value, Value)>,
+    is_open: bool,
+}
+
+/// What entries are found by: numbers are the same key whatever their type.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Bool(bool),
+    Number(i128),
+    /// A number that is not whole, by its bits.
+    Fraction(u64),
+    String(Arc<str>),
+}
+
+impl Key {
+    fn of(value: &Value) -> Option<Self> {
+        Some(match value {
+            Value::Bool(value) => Self::Bool(*value),
+            Value::Int(number) => Self::Number(i128::from(*number)),
+            Value::Uint(number) => Self::Number(i128::from(*number)),
+            #[expect(clippy::cast_possible_truncation, reason = "a whole number within the range of the type")]
+            Value::Double(number) if number.fract() == 0.0 && number.abs() < 1e30 => {
+                Self::Number(*number as i128)
+            }
+            Value::Double(number) => Self::Fraction(number.to_bits()),
+            Value::String(text) => Self::String(Arc::clone(text)),
+            _ => return None,
+        })
+    }
+}
+
+impl Map {
+    /// A map in which every key is found: what is not there is an empty map.
+    pub(super) fn open() -> Self {
+        Self { is_open: true, ..Self::default() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn insert(&mut self, key: Value, value: Value) -> Result<Option<Value>, Failure> {
+        let by = Key::of(&key)
+            .ok_or_else(|| Failure::because(format!("unsupported key type: {}", key.type_name())))?;
+        Ok(self.entries.insert(by, (key, value)).map(|(_, before)| before))
+    }
+
+    pub(super) fn remove(&mut self, key: &Value) {
+        if let Some(key) = Key::of(key) {
+            self.entries.remove(&key);
+        }
+    }
+
+    /// What is really there.
+    pub(super) fn get(&self, key: &Value) -> Option<&Value> {
+        Some(&self.entries.get(&Key::of(key)?)?.1)
+    }
+
+    /// What a selection finds.
+    pub(super) fn find(&self, key: &Value) -> Option<Value> {
+        let empty = || self.is_open.then(|| Value::Map(Arc::new(Self::default())));
+        self.get(key).cloned().or_else(empty)
+    }
+
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (&Value, &Value)> {
+        self.entries.values().map(|(key, value)| (key, value))
+    }
+}
