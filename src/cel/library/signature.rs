@@ -19,8 +19,10 @@ impl Overload {
     /// test rules out.
     pub(super) fn new(id: &'static str, text: &str) -> Self {
         let (params, result) = text.split_once(" -> ").unwrap_or((text, "dyn"));
-        let (target, params) = params.split_once('(').unwrap_or(("", params));
-        let target = target.strip_suffix('.');
+        let (target, params) = match params.split_once(".(") {
+            Some((target, params)) => (Some(target), params),
+            None => (None, params.strip_prefix('(').unwrap_or(params)),
+        };
         let inner = params.strip_suffix(')').unwrap_or(params);
         let params = target.into_iter().chain(split(inner)).map(parse).collect();
         Self { id, is_member: target.is_some(), params, result: parse(result) }
