@@ -8,6 +8,7 @@
 
 mod ast;
 mod check;
+mod checked;
 mod cost;
 mod device;
 mod error;
@@ -17,6 +18,8 @@ mod library;
 mod literals;
 mod macros;
 mod parser;
+mod place;
+mod plan;
 mod program;
 mod similar;
 mod types;
@@ -29,9 +32,9 @@ pub use self::{
     cost::Cost,
     device::{Attribute, DeviceInput},
     error::{CompileError, Flaws, RuntimeError},
-    library::Quantity,
+    library::{NoQuantity, Quantity},
 };
-use self::{eval::Stop, program::Node, types::Type, value::Value};
+use self::{eval::Stop, program::Node, types::Type};
 
 /// How long an expression may be, in bytes.
 pub const MAX_LENGTH: usize = 10 * 1024;
@@ -111,10 +114,10 @@ pub fn compile(expression: &str, features: Features) -> Result<Program, CompileE
     let checked = check::check(&parsed, features).map_err(flawed)?;
     let is_decision = checked.result == Type::Bool || checked.result == features.attribute_type();
     if !is_decision {
-        return Err(CompileError::Result { found: checked.result.to_string() });
+        return Err(CompileError::Result { found: checked.result.declared() });
     }
     let constant = |failure: value::Failure| CompileError::Constant { reason: failure.to_string() };
-    let root = program::plan(&checked.expression, features.version).map_err(constant)?;
+    let root = plan::plan(&checked.expression, features.version).map_err(constant)?;
     Ok(Program { root, slots: checked.slots, features })
 }
 
@@ -126,12 +129,14 @@ impl Program {
         let result = evaluation.node(&self.root);
         let cost = evaluation.cost();
         match result {
-            Ok(Value::Bool(matches)) => Ok((matches, cost)),
-            Ok(other) => Err(RuntimeError::NotBool { found: other.type_name().to_owned(), cost }),
+            Ok(value) => match value.decision() {
+                Ok(matches) => Ok((matches, cost)),
+                Err(reason) => {
+                    Err(RuntimeError::NotBool { found: value.type_name().to_owned(), reason, cost })
+                }
+            },
             Err(Stop::CostLimit) => Err(RuntimeError::CostLimit { cost }),
-            Err(Stop::Failed(failure)) => {
-                Err(RuntimeError::Failed { message: failure.to_string(), cost })
-            }
+            Err(Stop::Failed(failure)) => Err(RuntimeError::Failed { message: failure.to_string(), cost }),
         }
     }
 }

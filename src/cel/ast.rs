@@ -98,9 +98,7 @@ impl Expr {
             Kind::Call(call) => deepest(call.target.iter().chain(&call.args)),
             Kind::List(elements) => deepest(elements.iter().map(|element| &element.value)),
             Kind::Map(entries) => deepest(entries.iter().flat_map(|entry| [&entry.key, &entry.value])),
-            Kind::Fold(fold) => {
-                deepest([&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result])
-            }
+            Kind::Fold(fold) => deepest([&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result]),
         };
         Self { at, kind, depth: below.saturating_add(1) }
     }

@@ -6,52 +6,13 @@
 use super::{
     Features,
     ast::{Call, Element, Entry, Expr, Fold, Kind, Literal, Offset, Select, SelectMode},
+    checked::{Checked, CheckedFold, Resolved},
     error::Flaw,
     library::{self, Declaration, Overload},
-    literals,
+    literals::{self, Pending},
     similar::similar,
     types::{Mapping, Object, Type, most_general},
 };
-
-/// An expression of which the names are resolved.
-#[derive(Debug, Clone)]
-pub(super) enum Checked {
-    Literal(Literal),
-    /// The name of a type, as a value.
-    TypeName(&'static str),
-    Device,
-    /// A variable of a fold.
-    Local(usize),
-    Select { operand: Box<Self>, field: String, mode: SelectMode },
-    Index { operand: Box<Self>, index: Box<Self>, is_optional: bool },
-    Call(Resolved),
-    List(Vec<(Self, bool)>),
-    Map(Vec<(Self, Self, bool)>),
-    Fold(Box<CheckedFold>),
-}
-
-/// A call with the function that it means.
-#[derive(Debug, Clone)]
-pub(super) struct Resolved {
-    pub(super) function: String,
-    pub(super) declaration: &'static Declaration,
-    /// The only overload that fits, if it is the only one.
-    pub(super) overload: Option<&'static str>,
-    /// The target first, if there is one.
-    pub(super) args: Vec<Checked>,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct CheckedFold {
-    pub(super) range: Checked,
-    /// The place of the accumulator; the variables are in the places behind it.
-    pub(super) slot: usize,
-    pub(super) has_second: bool,
-    pub(super) init: Checked,
-    pub(super) condition: Checked,
-    pub(super) step: Checked,
-    pub(super) result: Checked,
-}
 
 /// What a check results in.
 #[derive(Debug)]
@@ -64,10 +25,16 @@ pub(super) struct Outcome {
 
 /// Checks a whole expression.
 pub(super) fn check(expression: &Expr, features: Features) -> Result<Outcome, Vec<Flaw>> {
-    let mut checker =
-        Checker { features, mapping: Mapping::default(), scope: Vec::new(), slots: 0, flaws: Vec::new(), aggregates: Vec::new() };
+    let mut checker = Checker {
+        features,
+        mapping: Mapping::default(),
+        scope: Vec::new(),
+        slots: 0,
+        flaws: Vec::new(),
+        pending: Pending::default(),
+    };
     let (checked, result) = checker.expression(expression);
-    checker.check_aggregates();
+    checker.pending.check(&checker.mapping, &mut checker.flaws);
     if checker.flaws.is_empty() {
         literals::check(expression, &mut checker.flaws);
     }
@@ -84,8 +51,8 @@ struct Checker {
     scope: Vec<(String, Type, usize)>,
     slots: usize,
     flaws: Vec<Flaw>,
-    /// The types in each literal, which have to be the same in the end.
-    aggregates: Vec<Vec<(Offset, Type)>>,
+    /// What can only be checked in the end.
+    pending: Pending,
 }
 
 type Typed = (Checked, Type);
@@ -103,7 +70,7 @@ impl Checker {
     fn expression(&mut self, expression: &Expr) -> Typed {
         let at = expression.at;
         match &expression.kind {
-            Kind::Literal(literal) => (Checked::Literal(literal.clone()), literal_type(literal)),
+            Kind::Literal(literal) => (Checked::Literal(literal.clone()), Type::of(literal)),
             Kind::Ident(name) => self.ident(at, name),
             Kind::Select(select) => self.select(expression, select),
             Kind::Call(call) => self.call(at, call),
@@ -124,8 +91,8 @@ impl Checker {
         if name == "device" {
             return Some((Checked::Device, Type::Object(Object::Device)));
         }
-        let (name, of) = named_type(name)?;
-        Some((Checked::TypeName(name), Type::Type(of.into())))
+        let (name, of) = Type::named(name)?;
+        Some((Checked::TypeName(name), Type::Meta(of.into())))
     }
 
     fn ident(&mut self, at: Offset, name: &str) -> Typed {
@@ -198,7 +165,9 @@ impl Checker {
     }
 
     fn call(&mut self, at: Offset, call: &Call) -> Typed {
+        let literals = self.pending.literals();
         let mut args: Vec<Typed> = call.args.iter().map(|arg| self.expression(arg)).collect();
+        self.pending.exempt_template(at, call, literals);
         let Some(target) = &call.target else {
             return match self.find_function(&call.function) {
                 Some(declaration) => self.resolve(at, &call.function, declaration, false, args, call),
@@ -304,19 +273,16 @@ impl Checker {
                 let args = args.into();
                 Checked::Call(Resolved { function: function.to_owned(), declaration, overload, args })
             }
-            Err(args) => Checked::Call(Resolved { function: function.to_owned(), declaration, overload, args }),
+            Err(args) => {
+                Checked::Call(Resolved { function: function.to_owned(), declaration, overload, args })
+            }
         }
     }
 
-    fn join(&mut self, at: Offset, before: Option<Type>, found: Type) -> Type {
+    fn join(&mut self, before: Option<Type>, found: Type) -> Type {
         let Some(before) = before else { return found };
-        if self.mapping.assign(&before, &found) {
-            return most_general(&before, &found).clone();
-        }
-        let found = self.mapping.substitute(&found);
-        let before = self.mapping.substitute(&before);
-        self.flaw(at, mismatch(&before, &found));
-        Type::Error
+        // What differs is found in the end, but for the values of a template, which may.
+        if self.mapping.assign(&before, &found) { most_general(&before, &found).clone() } else { Type::Dyn }
     }
 
     /// What an optional element holds.
@@ -340,11 +306,11 @@ impl Checker {
             let (element, found) = self.expression(value);
             let found = self.optional_element(value.at, *is_optional, found);
             types.push((value.at, found.clone()));
-            joined = Some(self.join(value.at, joined, found));
+            joined = Some(self.join(joined, found));
             checked.push((element, *is_optional));
         }
         let element = joined.unwrap_or_else(|| Type::Variable(self.mapping.fresh(1)));
-        self.aggregates.push(types);
+        self.pending.literal(types);
         (Checked::List(checked), Type::list(element))
     }
 
@@ -355,16 +321,17 @@ impl Checker {
         for Entry { key, value, is_optional } in entries {
             let (checked_key, key_type) = self.expression(key);
             keys.push((key.at, key_type.clone()));
-            joined_key = Some(self.join(key.at, joined_key, key_type));
+            joined_key = Some(self.join(joined_key, key_type));
             let (checked_value, value_type) = self.expression(value);
             let value_type = self.optional_element(value.at, *is_optional, value_type);
             values.push((value.at, value_type.clone()));
-            joined_value = Some(self.join(value.at, joined_value, value_type));
+            joined_value = Some(self.join(joined_value, value_type));
             checked.push((checked_key, checked_value, *is_optional));
         }
         let key = joined_key.unwrap_or_else(|| Type::Variable(self.mapping.fresh(1)));
         let value = joined_value.unwrap_or_else(|| Type::Variable(self.mapping.fresh(1)));
-        self.aggregates.extend([keys, values]);
+        self.pending.literal(keys);
+        self.pending.literal(values);
         (Checked::Map(checked), Type::map(key, value))
     }
 
@@ -415,60 +382,12 @@ impl Checker {
             self.flaw(at, mismatch(&expected, &found));
         }
     }
-
-    /// Literals hold values of one type, and what is only known at run time is not.
-    fn check_aggregates(&mut self) {
-        for types in std::mem::take(&mut self.aggregates) {
-            let mut types = types.into_iter().map(|(at, of)| (at, self.mapping.finished(&of)));
-            let Some((_, first)) = types.next() else { continue };
-            let other = types.find(|(_, of)| *of != first && *of != Type::Error && first != Type::Error);
-            if let Some((at, found)) = other
-                && !self.flaws.iter().any(|flaw| flaw.is_at(at))
-            {
-                self.flaw(at, mismatch(&first, &found));
-            }
-        }
-    }
 }
 
 fn undeclared(name: &str) -> String {
     format!("undeclared reference to '{name}' (in container '')")
 }
 
-fn mismatch(expected: &Type, found: &Type) -> String {
+pub(super) fn mismatch(expected: &Type, found: &Type) -> String {
     format!("expected type '{expected}' but found '{found}'")
-}
-
-fn literal_type(literal: &Literal) -> Type {
-    match literal {
-        Literal::Null => Type::Null,
-        Literal::Bool(_) => Type::Bool,
-        Literal::Int(_) => Type::Int,
-        Literal::Uint(_) => Type::Uint,
-        Literal::Double(_) => Type::Double,
-        Literal::String(_) => Type::String,
-        Literal::Bytes(_) => Type::Bytes,
-    }
-}
-
-/// The types that have a name.
-fn named_type(name: &str) -> Option<(&'static str, Type)> {
-    let plain = [
-        ("bool", Type::Bool),
-        ("bytes", Type::Bytes),
-        ("double", Type::Double),
-        ("dyn", Type::Dyn),
-        ("int", Type::Int),
-        ("list", Type::list(Type::Dyn)),
-        ("map", Type::map(Type::Dyn, Type::Dyn)),
-        ("null_type", Type::Null),
-        ("optional_type", Type::optional(Type::Dyn)),
-        ("string", Type::String),
-        ("type", Type::Type(Type::Dyn.into())),
-        ("uint", Type::Uint),
-        ("google.protobuf.Duration", Type::Duration),
-        ("google.protobuf.Timestamp", Type::Timestamp),
-    ];
-    let objects = Object::ALL.into_iter().map(|object| (object.name(), Type::Object(object)));
-    plain.into_iter().chain(objects).find(|(known, _)| *known == name)
 }

@@ -63,8 +63,8 @@ impl CallCost {
             "includes" if dialect == super::Version::V1_36 => Self::One,
             "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" | "includes" => Self::Traversal,
             "ip" if overload == "cidr_ip" => Self::One,
-            "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" | "cidr" | "isIP" | "isCIDR" | "ip"
-            | "quantity" | "isQuantity" | "semver" | "isSemver" => all(1),
+            "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" | "cidr" | "isIP" | "isCIDR"
+            | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver" => all(1),
             "replace" | "split" | "ip.isCanonical" => all(2),
             "join" => Self::Joined,
             "find" | "findAll" => Self::Pattern,
@@ -103,10 +103,16 @@ impl CallCost {
                 Self::Characters { argument: 0, times: 1 }
             }
             "in_list" => Self::Elements,
-            "less_string" | "greater_string" | "less_equals_string" | "greater_equals_string" | "less_bytes"
-            | "greater_bytes" | "less_equals_bytes" | "greater_equals_bytes" => Self::Shorter,
+            "less_string"
+            | "greater_string"
+            | "less_equals_string"
+            | "greater_equals_string"
+            | "less_bytes"
+            | "greater_bytes"
+            | "less_equals_bytes"
+            | "greater_equals_bytes"
+            | "not_equals" => Self::Shorter,
             "equals" => Self::Equality,
-            "not_equals" => Self::Shorter,
             "add_string" | "add_bytes" => Self::Both,
             "matches" if dialect == super::Version::V1_36 => Self::One,
             "matches" | "matches_string" => Self::Pattern,

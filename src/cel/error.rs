@@ -56,10 +56,12 @@ pub enum RuntimeError {
         cost: Cost,
     },
     /// It ended with something that is no decision.
-    #[error("CEL result of type {found} could not be converted to bool: type conversion error from {found} to 'bool'")]
+    #[error("CEL result of type {found} could not be converted to bool: {reason}")]
     NotBool {
         /// The type of the result.
         found: String,
+        /// Why that is no decision.
+        reason: String,
         /// What it came to.
         cost: Cost,
     },
@@ -91,10 +93,6 @@ impl Flaw {
 
     pub(super) fn syntax(at: Offset, message: impl fmt::Display) -> Self {
         Self::new(at, format!("Syntax error: {message}"))
-    }
-
-    pub(super) fn is_at(&self, at: Offset) -> bool {
-        self.at == at
     }
 
     pub(super) fn with_hint(mut self, hint: Option<String>) -> Self {

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use super::{
     cost::{self, CallCost, Cost},
-    device::{DeviceInput, Side},
+    device::DeviceInput,
     library,
+    place::{Key, Place},
     program::{
         Call, Fold, Insert, InsertKind, Node, Path, Root, Step, StepKey, Strictness, insert_entry,
         optional_element,
@@ -49,14 +50,6 @@ enum Slot<'e> {
     Failed(Failure),
 }
 
-/// Where a path has arrived: a device is walked where it is, and copied only as a last resort.
-enum Place<'e> {
-    Device,
-    Domains(Side),
-    Domain(Side, &'e str),
-    Value(Value),
-}
-
 impl<'e> Evaluation<'e> {
     pub(super) fn new(device: &'e DeviceInput<'e>, slots: usize) -> Self {
         Self { device, cost: 0, slots: vec![Slot::Empty; slots] }
@@ -89,9 +82,7 @@ impl<'e> Evaluation<'e> {
             }
             Node::And(terms) => self.terms(terms, false),
             Node::Or(terms) => self.terms(terms, true),
-            Node::Equal(sides) => {
-                self.sides(sides, CallCost::Equality, |one, other| one.equals(other))
-            }
+            Node::Equal(sides) => self.sides(sides, CallCost::Equality, Value::equals),
             Node::NotEqual(sides) => {
                 self.sides(sides, CallCost::Shorter, |one, other| Ok(one.equals(other) != Ok(true)))
             }
@@ -385,22 +376,6 @@ fn present(path: &Path, value: Value) -> Value {
     }
 }
 
-/// A key that is either in the program or was computed.
-enum Key<'e> {
-    Constant(&'e Value),
-    Computed(Value),
-}
-
-impl<'e> Key<'e> {
-    fn as_ref(&self) -> (&Value, Option<&'e str>) {
-        match self {
-            Self::Constant(value @ Value::String(text)) => (value, Some(text)),
-            Self::Constant(value) => (value, None),
-            Self::Computed(value) => (value, None),
-        }
-    }
-}
-
 /// What is put into an accumulator.
 enum Added {
     List(Value),
@@ -427,72 +402,4 @@ impl Added {
             _ => Err(Failure::NoOverload),
         }
     }
-}
-
-impl<'e> Place<'e> {
-    /// The value here.
-    fn value(self, device: &DeviceInput<'_>) -> Value {
-        match self {
-            Self::Device => device.value(),
-            Self::Domains(side) => device.domains(side),
-            Self::Domain(side, domain) => device.domain(side, domain),
-            Self::Value(value) => value,
-        }
-    }
-
-    /// One step on: nothing if there is nothing and that is allowed.
-    fn step(
-        self,
-        (key, constant): (&Value, Option<&'e str>),
-        device: &DeviceInput<'_>,
-        is_test: bool,
-    ) -> Result<Option<Self>, Failure> {
-        let missing = |failure: fn(&Value) -> Failure| if is_test { Ok(None) } else { Err(failure(key)) };
-        match (self, constant) {
-            (Self::Device, Some(field)) => match Side::of_field(field) {
-                Some(side) => Ok(Some(Self::Domains(side))),
-                None => match device.field(field) {
-                    Some(value) => Ok(Some(Self::Value(value))),
-                    None => missing(Failure::no_such_key),
-                },
-            },
-            (Self::Domains(side), Some(domain)) => Ok(Some(Self::Domain(side, domain))),
-            (Self::Domain(side, domain), Some(name)) => match device.find(side, domain, name) {
-                Some(value) => Ok(Some(Self::Value(value))),
-                None => missing(Failure::no_such_key),
-            },
-            (place, _) => match place.value(device) {
-                Value::Map(map) => match map.find(key) {
-                    Some(value) => Ok(Some(Self::Value(value))),
-                    None => missing(Failure::no_such_key),
-                },
-                Value::List(list) => {
-                    let found = index(key)?.and_then(|index| list.get(index));
-                    match found {
-                        Some(value) => Ok(Some(Self::Value(value.clone()))),
-                        None => missing(|key| Failure::because(format!("index out of bounds: {key}"))),
-                    }
-                }
-                Value::Optional(Some(inner)) => {
-                    Self::Value(Arc::unwrap_or_clone(inner)).step((key, constant), device, is_test)
-                }
-                _ if is_test => Ok(None),
-                _ => Err(Failure::NoOverload),
-            },
-        }
-    }
-}
-
-/// The place in a list that a key means, if it can be in one.
-fn index(key: &Value) -> Result<Option<usize>, Failure> {
-    Ok(match key {
-        Value::Int(index) => usize::try_from(*index).ok(),
-        Value::Uint(index) => usize::try_from(*index).ok(),
-        #[expect(clippy::cast_possible_truncation, reason = "it is whole, and what is too large is not there")]
-        Value::Double(index) if index.fract() == 0.0 => usize::try_from(*index as i64).ok(),
-        other => {
-            let found = other.type_name();
-            return Err(Failure::because(format!("unsupported index type '{found}' in list")));
-        }
-    })
 }

@@ -19,11 +19,12 @@ impl Token<'_> {
     /// As a message shows it.
     pub(super) fn shown(&self) -> String {
         match self {
-            Self::Ident(text) | Self::Int(text) | Self::Double(text) => (*text).to_owned(),
+            Self::Ident(text) | Self::Int(text) | Self::Double(text) | Self::Symbol(text) => {
+                (*text).to_owned()
+            }
             Self::Uint(text) => format!("{text}u"),
             Self::String(_) => "a string".to_owned(),
             Self::Bytes(_) => "bytes".to_owned(),
-            Self::Symbol(text) => (*text).to_owned(),
             Self::End => "<EOF>".to_owned(),
         }
     }

@@ -22,19 +22,21 @@ mod url;
 
 use std::{collections::HashMap, sync::LazyLock};
 
+pub use self::quantity::{NoQuantity, Quantity};
 pub(super) use self::{
     conversions::is_conversion,
     format::Format,
     kubernetes_lists::BOUNDED_INCLUDES,
+    lists::UNBOUNDED_RANGE,
     network::{Cidr, Ip},
     quantity::QuantityValue,
     regex::{Pattern, run as run_pattern},
+    semver::parse as parse_version,
     signature::Overload,
-    text_format::check_literal as check_format,
+    text_format::check_types as check_format,
     time::{Timestamp, parse_duration},
     url::Url,
 };
-pub use self::{quantity::Quantity, semver::parse as parse_version};
 use super::value::{Failure, Outcome, Value};
 
 /// What a function does with its arguments, the target first.

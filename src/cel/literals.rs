@@ -2,8 +2,10 @@
 
 use super::{
     ast::{Call, Expr, Kind, Literal, Offset},
+    check::mismatch,
     error::Flaw,
     library::{Pattern, Timestamp, check_format, parse_duration},
+    types::{Mapping, Type},
 };
 
 /// Looks at every call with a literal.
@@ -12,9 +14,7 @@ pub(super) fn check(expression: &Expr, flaws: &mut Vec<Flaw>) {
         Kind::Literal(_) | Kind::Ident(_) | Kind::Message(_) => {}
         Kind::Select(select) => check(&select.operand, flaws),
         Kind::Call(call) => {
-            if let Some((at, message)) = flaw(expression.at, call) {
-                flaws.push(Flaw::new(at, message));
-            }
+            flaws.extend(flaw(call));
             call.target.iter().chain(&call.args).for_each(|part| check(part, flaws));
         }
         Kind::List(elements) => elements.iter().for_each(|element| check(&element.value, flaws)),
@@ -22,36 +22,83 @@ pub(super) fn check(expression: &Expr, flaws: &mut Vec<Flaw>) {
             entries.iter().flat_map(|entry| [&entry.key, &entry.value]).for_each(|part| check(part, flaws));
         }
         Kind::Fold(fold) => {
-            [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result]
-                .into_iter()
-                .for_each(|part| check(part, flaws));
+            for part in [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result] {
+                check(part, flaws);
+            }
         }
     }
 }
 
-fn text(expression: &Expr) -> Option<&str> {
-    match &expression.kind {
-        Kind::Literal(Literal::String(text)) => Some(text),
-        _ => None,
-    }
-}
-
-fn flaw(at: Offset, call: &Call) -> Option<(Offset, String)> {
+fn flaw(call: &Call) -> Option<Flaw> {
     let last = call.args.last()?;
-    let invalid = |what: &str| Some((last.at, format!("invalid {what} argument")));
-    match (call.function.as_str(), text(last)) {
-        ("matches", Some(pattern)) if Pattern::new(pattern).is_err() => invalid("matches"),
-        ("duration", Some(duration)) if parse_duration(duration).is_none() => invalid("duration"),
-        ("timestamp", Some(timestamp)) if Timestamp::parse(timestamp).is_none() => invalid("timestamp"),
-        ("format", _) => {
-            let (Some(template), Kind::List(elements)) = (text(call.target.as_ref()?)?.into(), &last.kind)
-            else {
-                return None;
-            };
-            let args: Vec<&Expr> = elements.iter().map(|element| &element.value).collect();
-            let (place, message) = check_format(template, &args)?;
-            Some((place.and_then(|place| args.get(place)).map_or(at, |arg| arg.at), message))
+    let Kind::Literal(literal) = &last.kind else { return None };
+    let is_valid = match (call.function.as_str(), literal) {
+        ("matches", Literal::String(text)) => Pattern::new(text).is_ok(),
+        ("duration", Literal::String(text)) => parse_duration(text).is_some(),
+        ("timestamp", Literal::String(text)) => Timestamp::parse(text).is_some(),
+        ("timestamp", Literal::Int(seconds)) => Timestamp::from_seconds(*seconds).is_ok(),
+        _ => true,
+    };
+    (!is_valid).then(|| Flaw::new(last.at, format!("invalid {} argument", call.function)))
+}
+
+/// What literals hold, until all types are known.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    /// The types in each list and map, which have to be the same in the end.
+    literals: Vec<Vec<(Offset, Type)>>,
+    templates: Vec<Template>,
+}
+
+/// A text for `format`, with the types of its values.
+#[derive(Debug)]
+struct Template {
+    at: Offset,
+    text: String,
+    args: Vec<(Offset, Type)>,
+}
+
+impl Pending {
+    /// How many there are so far.
+    pub(super) fn literals(&self) -> usize {
+        self.literals.len()
+    }
+
+    pub(super) fn literal(&mut self, types: Vec<(Offset, Type)>) {
+        self.literals.push(types);
+    }
+
+    /// The values of a template need not be of one type, but of those that it takes. `before` is how many
+    /// literals there were before them.
+    pub(super) fn exempt_template(&mut self, at: Offset, call: &Call, before: usize) {
+        let ("format", Some(target), [Expr { kind: Kind::List(_), .. }]) =
+            (call.function.as_str(), &call.target, call.args.as_slice())
+        else {
+            return;
+        };
+        // The list is the last literal that was checked, behind all that are in it.
+        let args = self.literals.pop().unwrap_or_default();
+        self.literals.truncate(before);
+        if let Kind::Literal(Literal::String(text)) = &target.kind {
+            self.templates.push(Template { at, text: text.clone(), args });
         }
-        _ => None,
+    }
+
+    pub(super) fn check(&self, mapping: &Mapping, flaws: &mut Vec<Flaw>) {
+        for types in &self.literals {
+            let mut types = types.iter().map(|(at, of)| (*at, mapping.finished(of)));
+            let Some((_, first)) = types.next() else { continue };
+            let other = types.find(|(_, of)| *of != first && *of != Type::Error && first != Type::Error);
+            if let Some((at, found)) = other {
+                flaws.push(Flaw::new(at, mismatch(&first, &found)));
+            }
+        }
+        for Template { at, text, args } in &self.templates {
+            let types: Vec<Type> = args.iter().map(|(_, of)| mapping.finished(of)).collect();
+            if let Some((place, message)) = check_format(text, &types) {
+                let at = place.and_then(|place| args.get(place)).map_or(*at, |(at, _)| *at);
+                flaws.push(Flaw::new(at, message));
+            }
+        }
     }
 }

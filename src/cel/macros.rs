@@ -30,7 +30,7 @@ pub(super) fn member(at: Offset, name: &str, target: Expr, args: Vec<Expr>) -> R
     let kind = match (name, args.len()) {
         ("all", 2 | 3) => Macro::All,
         ("exists", 2 | 3) => Macro::Exists,
-        ("exists_one", 2) | ("existsOne", 2 | 3) => Macro::ExistsOne,
+        ("exists_one" | "existsOne", 2 | 3) => Macro::ExistsOne,
         ("map", 2 | 3) => Macro::Map,
         ("filter", 2) => Macro::Filter,
         ("transformList", 3 | 4) => Macro::TransformList,
@@ -129,9 +129,8 @@ impl Macro {
             Some(filter) => Expr::call(at, "_?_:_", vec![filter, step, accumulator()]),
             None => step,
         };
-        let append = |element: Expr| {
-            Expr::call(at, "_+_", vec![accumulator(), Expr::list(at, vec![element])])
-        };
+        let append =
+            |element: Expr| Expr::call(at, "_+_", vec![accumulator(), Expr::list(at, vec![element])]);
         Ok(match self {
             Self::All => {
                 let step = Expr::call(at, "_&&_", vec![accumulator(), body]);

@@ -15,8 +15,26 @@ const MAX_DEPTH: u16 = 250;
 
 /// Words that are no names.
 const RESERVED: [&str; 20] = [
-    "as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let",
-    "loop", "package", "namespace", "null", "return", "true", "var", "void",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "false",
+    "for",
+    "function",
+    "if",
+    "import",
+    "in",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "null",
+    "return",
+    "true",
+    "var",
+    "void",
 ];
 
 /// The operators with two operands, weakest first.
@@ -110,14 +128,12 @@ impl<'t> Parser<'t> {
             let message = format!("expression recursion limit exceeded: {MAX_NESTING}");
             return Err(Flaw::new(self.at(), message));
         }
-        let condition = self.logical("||", "_||_", |parser| {
-            parser.logical("&&", "_&&_", |parser| parser.operators(0))
-        })?;
+        let condition =
+            self.logical("||", "_||_", |parser| parser.logical("&&", "_&&_", |parser| parser.operators(0)))?;
         let expression = match self.take("?") {
             None => condition,
             Some(at) => {
-                let truthy =
-                    self.logical("||", "_||_", |p| p.logical("&&", "_&&_", |p| p.operators(0)))?;
+                let truthy = self.logical("||", "_||_", |p| p.logical("&&", "_&&_", |p| p.operators(0)))?;
                 self.expect(":")?;
                 let falsy = self.expression()?;
                 Self::built(Expr::call(at, "_?_:_", vec![condition, truthy, falsy]))?
@@ -178,7 +194,11 @@ impl<'t> Parser<'t> {
         }
         let operand = self.member()?;
         // Two of them are none.
-        if times.is_multiple_of(2) { Ok(operand) } else { Self::built(Expr::call(at, function, vec![operand])) }
+        if times.is_multiple_of(2) {
+            Ok(operand)
+        } else {
+            Self::built(Expr::call(at, function, vec![operand]))
+        }
     }
 
     fn member(&mut self) -> Result<Expr, Flaw> {
@@ -281,7 +301,7 @@ impl<'t> Parser<'t> {
             return macros::global(call_at, name, args);
         }
         match self.message_name(name) {
-            Some(message) => self.message(at, message),
+            Some(message) => self.message(message),
             None => Ok(Expr::ident(at, name)),
         }
     }
@@ -306,7 +326,8 @@ impl<'t> Parser<'t> {
     }
 
     /// The fields are read for their syntax only: there are no types that could be made like this.
-    fn message(&mut self, at: Offset, name: String) -> Result<Expr, Flaw> {
+    fn message(&mut self, name: String) -> Result<Expr, Flaw> {
+        let at = self.tokens[self.next - 1].0;
         while self.take("}").is_none() {
             let _optional = self.take("?");
             let Token::Ident(_) = self.peek() else { return Err(self.unexpected("IDENTIFIER")) };
@@ -359,11 +380,18 @@ impl<'t> Parser<'t> {
             Token::Uint(text) if !is_negative => {
                 whole(text).and_then(|number| u64::try_from(number).ok()).map(Literal::Uint)
             }
-            Token::Double(text) => {
-                format!("{sign}{text}").parse().ok().filter(|number: &f64| number.is_finite()).map(Literal::Double)
-            }
+            Token::Double(text) => format!("{sign}{text}")
+                .parse()
+                .ok()
+                .filter(|number: &f64| number.is_finite())
+                .map(Literal::Double),
             _ => None,
         };
-        literal.ok_or_else(|| Flaw::syntax(at, format!("invalid number '{sign}{}'", token.shown())))
+        let kind = match token {
+            Token::Int(_) => "int",
+            Token::Uint(_) => "uint",
+            _ => "double",
+        };
+        literal.ok_or_else(|| Flaw::new(at, format!("invalid {kind} literal")))
     }
 }

@@ -1,3 +1,258 @@
 //! Whole expressions, and the rows that the reference was recorded with.
 
 mod conformance;
+mod random;
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+const FEATURES: Features = Features {
+    consumable_capacity: true,
+    list_types: true,
+    version: Version::V1_37,
+    environment: Environment::Stored,
+};
+
+const FORMER: Features = Features { version: Version::V1_36, ..FEATURES };
+
+/// What an expression says about a device with one attribute of each type.
+fn evaluate_with(expression: &str, features: Features) -> Result<(bool, Cost), String> {
+    let attributes = BTreeMap::from([
+        ("text".to_owned(), Attribute::string("fish")),
+        ("number".to_owned(), Attribute::int(5)),
+        ("truth".to_owned(), Attribute::bool(true)),
+        ("version".to_owned(), Attribute::version("1.2.3+build")),
+        ("other.example.com/text".to_owned(), Attribute::string("bird")),
+        ("list".to_owned(), Attribute::strings(&["a", "b"])),
+    ]);
+    let capacity = BTreeMap::from([("memory".to_owned(), "1Gi".parse().unwrap())]);
+    let device = DeviceInput {
+        driver: "dra.example.com",
+        attributes: &attributes,
+        capacity: &capacity,
+        allow_multiple_allocations: None,
+    };
+    let program = compile(expression, features).map_err(|error| error.to_string())?;
+    program.matches(&device).map_err(|error| error.to_string())
+}
+
+fn evaluate(expression: &str) -> Result<(bool, Cost), String> {
+    evaluate_with(expression, FEATURES)
+}
+
+#[track_caller]
+fn assert_true(expressions: &[&str]) {
+    for expression in expressions {
+        let answer = evaluate(expression);
+        assert!(matches!(answer, Ok((true, _))), "{expression}: {answer:?}");
+    }
+}
+
+#[track_caller]
+fn assert_fails(expression: &str, with: &str) {
+    let error = evaluate(expression).unwrap_err();
+    assert!(error.contains(with), "{expression}: {error}");
+}
+
+#[test]
+fn a_flaw_is_shown_where_it_is_with_what_may_have_been_meant() {
+    let error = compile("true &&\n  device.drivr == 'x'", FEATURES).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "compilation failed: ERROR: <input>:2:9: undefined field 'drivr'\n \
+         |   device.drivr == 'x'\n | ........^ did you mean 'driver'?"
+    );
+    let CompileError::Flawed(flaws) = error else { panic!("{error}") };
+    assert_eq!(flaws.place(), Some((2, 9)));
+    assert_fails("'a'.startWith('a')", "did you mean 'startsWith'?");
+}
+
+#[test]
+fn an_unknown_domain_is_there_but_empty() {
+    assert_true(&[
+        "has(device.attributes.nope)",
+        "device.attributes.?nope.hasValue()",
+        "!('nope' in device.attributes)",
+        "device.attributes['nope'].size() == 0",
+        "!has(device.attributes['nope'].x)",
+    ]);
+    assert_fails("device.attributes['nope'].x", "no such key: x");
+}
+
+#[test]
+fn a_failure_is_forgotten_where_the_other_side_decides() {
+    assert_true(&[
+        "device.attributes['dra.example.com'].nope || true",
+        "true || device.attributes['dra.example.com'].nope",
+        "!(device.attributes['dra.example.com'].nope && false)",
+        "[0, 1].exists(x, 1 / x == 1)",
+    ]);
+    assert_fails("false || device.attributes['dra.example.com'].nope", "no such key: nope");
+}
+
+#[test]
+fn equality_of_kubernetes_types_depends_on_the_side() {
+    let version = "device.attributes['dra.example.com'].version";
+    assert_fails(&format!("{version} == '1.2.3'"), "no such overload");
+    assert_true(&[&format!("!('1.2.3' == {version})"), &format!("{version} != '1.2.3'")]);
+    assert_true(&[&format!("{version} == semver('1.2.3')")]);
+    assert_fails("quantity('30k') == quantity('20k').add(quantity('10k'))", "no such overload");
+    assert_true(&["quantity('20k').add(quantity('10k')) == quantity('30k')"]);
+}
+
+#[test]
+fn what_is_constant_costs_nothing_and_fails_before_there_is_a_device() {
+    assert_eq!(evaluate("[1, 2, 3].size() == int('3')"), Ok((true, 2)));
+    let error = compile("int('x') == 1", FEATURES).unwrap_err();
+    assert!(matches!(&error, CompileError::Constant { .. }), "{error}");
+    assert_fails("'a'.matches('[')", "invalid matches argument");
+    assert_fails("duration('x') == duration('1s')", "invalid duration argument");
+    assert_fails("'%d'.format(['x']) == ''", "decimal clause can only be used on integers");
+}
+
+#[test]
+fn only_a_decision_is_a_result() {
+    assert_fails("1", "must evaluate to bool or the unknown type, not int");
+    assert_fails("device.attributes['dra.example.com'].number", "could not be converted to bool");
+    assert_true(&["device.attributes['dra.example.com'].truth"]);
+}
+
+#[test]
+fn an_evaluation_that_goes_on_for_too_long_is_stopped() {
+    let error = "operation cancelled: actual cost limit exceeded";
+    assert_fails("lists.range(1000000).all(x, x >= 0)", error);
+    assert_fails("lists.range(2000).map(x, lists.range(2000)).size() == 1 || true", error);
+}
+
+#[test]
+fn an_attribute_without_a_value_fails_every_expression() {
+    let attributes = BTreeMap::from([("x".to_owned(), Attribute::empty())]);
+    let capacity = BTreeMap::new();
+    let device = DeviceInput {
+        driver: "d",
+        attributes: &attributes,
+        capacity: &capacity,
+        allow_multiple_allocations: None,
+    };
+    let error = compile("true", FEATURES).unwrap().matches(&device).unwrap_err();
+    assert_eq!(
+        (error.to_string(), error.cost()),
+        ("attribute x: unsupported attribute value".to_owned(), None)
+    );
+}
+
+#[test]
+fn lists_are_no_attributes_before_they_were() {
+    let features = Features { list_types: false, ..FORMER };
+    let error = evaluate_with("true", features).unwrap_err();
+    assert_eq!(error, "attribute list: unsupported attribute value");
+}
+
+#[test]
+fn versions_differ_in_what_functions_do_and_cost() {
+    let expression = "device.driver.startsWith('d')";
+    assert_eq!(evaluate(expression), Ok((true, 3)));
+    assert_eq!(evaluate_with(expression, FORMER), Ok((true, 4)));
+    assert_eq!(evaluate_with("lists.range(-1) == []", FORMER), Ok((true, 11)));
+    assert_fails("lists.range(-1) == []", "size must be non-negative");
+}
+
+#[test]
+fn a_text_that_is_too_long_or_too_deep_is_refused() {
+    let long = " ".repeat(MAX_LENGTH + 1);
+    assert!(matches!(compile(&long, FEATURES), Err(CompileError::Long { .. })));
+    for (open, close) in [("(", ")"), ("[", "]"), ("!(", ")"), ("has(", ")"), ("{1:", "}")] {
+        let deep = open.repeat(2000) + "true" + &close.repeat(2000);
+        assert!(compile(&deep, FEATURES).unwrap_err().to_string().contains("recursion limit"));
+    }
+    for chain in ["1 + ", "device.", "[1][0] == 1 ? true : "] {
+        let deep = chain.repeat(400) + "true";
+        let error = compile(&deep, FEATURES).unwrap_err().to_string();
+        assert!(error.contains("recursion limit"), "{chain}: {error}");
+    }
+    let wide = "true || ".repeat(1000) + "true";
+    assert!(compile(&wide, FEATURES).is_ok(), "terms are beside each other, not in each other");
+}
+
+#[test]
+fn every_signature_is_understood() {
+    let unknown = |of: &Type| *of == Type::Dyn;
+    let may_be_unknown = ["dyn", "format", "flatten", "includes", "@includes"];
+    for name in library::names().filter(|name| !may_be_unknown.contains(name)) {
+        let declaration = library::find(name).unwrap();
+        for overload in &declaration.overloads {
+            let all = overload.params.iter().chain([&overload.result]);
+            assert!(!all.into_iter().any(unknown), "{name}: {}", overload.id);
+        }
+    }
+}
+
+#[test]
+fn texts_are_counted_in_characters() {
+    assert_true(&[
+        "'日本語'.size() == 3 && size(bytes('日')) == 3",
+        "'日本語'.indexOf('語') == 2 && '日本語'.charAt(1) == '本'",
+        "'日本語'.substring(1, 2) == '本' && '日本語'.lastIndexOf('本') == 1",
+        "'abc'.split('') == ['a', 'b', 'c'] && 'a,b,c'.split(',', 2) == ['a', 'b,c']",
+        "'hello'.replace('l', 'L', 1) == 'heLlo' && ['a', 'b'].join('-') == 'a-b'",
+    ]);
+    assert_fails("'abc'.charAt(4) == ''", "index out of range: 4");
+}
+
+#[test]
+fn templates_are_filled_as_english_has_it() {
+    assert_true(&[
+        "'%s has %d'.format(['a', 1]) == 'a has 1'",
+        "'%f'.format([1234567.5]) == '1,234,567.500000'",
+        "'%e'.format([0.00015]) == '1.500000×10⁻⁰⁴'",
+        "'%x %X %o %b'.format([255, 255, 8, 5]) == 'ff FF 10 101'",
+        "'%s'.format([{'b': [1.5], 'a': ['x']}]) == '{\"a\":[\"x\"], \"b\":[1.500000]}'",
+    ]);
+}
+
+#[test]
+fn points_in_time_know_their_date() {
+    assert_true(&[
+        "timestamp('2020-02-29T12:34:56.789Z').getDayOfYear() == 59",
+        "timestamp('2020-02-29T12:34:56.789Z').getDayOfWeek() == 6",
+        "timestamp('2020-02-29T23:00:00Z').getDate('+02:00') == 1",
+        "timestamp('2020-01-01T00:00:00+01:00') == timestamp('2019-12-31T23:00:00Z')",
+        "timestamp('2020-03-01T00:00:00Z') - timestamp('2020-02-28T00:00:00Z') == duration('48h')",
+        "string(timestamp(0)) == '1970-01-01T00:00:00Z' && string(duration('-1.5s')) == '-1.5s'",
+    ]);
+}
+
+#[test]
+fn networks_contain_addresses_of_their_own_family() {
+    assert_true(&[
+        "cidr('10.0.0.0/8').containsIP('10.1.1.1') && !cidr('10.0.0.0/8').containsIP('::1')",
+        "cidr('192.168.0.5/24').masked() == cidr('192.168.0.0/24')",
+        "cidr('192.168.0.0/24').containsCIDR('192.168.0.0/25')",
+        "!isIP('01.2.3.4') && !isCIDR('10.0.0.0/33') && isCIDR('::/0')",
+    ]);
+    assert_fails("cidr('10.0.0.0/8').containsIP('bad')", "no such overload");
+}
+
+#[test]
+fn addresses_of_the_web_are_taken_apart() {
+    assert_true(&[
+        "url('https://user@example.com:80/a').getHost() == 'example.com:80'",
+        "url('https://[::1]:80/').getHostname() == '::1'",
+        "url('https://example.com?x=1&x=2&y=a+b').getQuery() == {'x': ['1', '2'], 'y': ['a b']}",
+        "url('https://example.com/a b').getEscapedPath() == '/a%20b'",
+        "!isURL('../relative') && isURL('mailto:a@b.c')",
+    ]);
+}
+
+#[test]
+fn optional_values_are_passed_through() {
+    assert_true(&[
+        "device.attributes['dra.example.com'].?nope.orValue(true)",
+        "device.attributes['dra.example.com'].?text.optMap(t, t == 'fish').orValue(false)",
+        "[?optional.of(1), ?optional.none()] == [1] && {?'a': optional.none()} == {}",
+        "optional.of({'a': [1]}).a[0].orValue(0) == 1",
+        "[?dyn(optional.of(1))] == [1]",
+    ]);
+    assert_fails("[?dyn(1)] == [1]", "non-optional value");
+}

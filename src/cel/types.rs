@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
+use super::ast::Literal;
+
 /// A type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Type {
@@ -23,7 +25,8 @@ pub(super) enum Type {
     List(Arc<Self>),
     Map(Arc<Self>, Arc<Self>),
     Optional(Arc<Self>),
-    Type(Arc<Self>),
+    /// A type as a value.
+    Meta(Arc<Self>),
     Object(Object),
     /// A letter in a declaration.
     Param(char),
@@ -61,6 +64,41 @@ impl Object {
 }
 
 impl Type {
+    /// The type of a literal.
+    pub(super) fn of(literal: &Literal) -> Self {
+        match literal {
+            Literal::Null => Self::Null,
+            Literal::Bool(_) => Self::Bool,
+            Literal::Int(_) => Self::Int,
+            Literal::Uint(_) => Self::Uint,
+            Literal::Double(_) => Self::Double,
+            Literal::String(_) => Self::String,
+            Literal::Bytes(_) => Self::Bytes,
+        }
+    }
+
+    /// The type that has this name.
+    pub(super) fn named(name: &str) -> Option<(&'static str, Self)> {
+        let plain = [
+            ("bool", Self::Bool),
+            ("bytes", Self::Bytes),
+            ("double", Self::Double),
+            ("dyn", Self::Dyn),
+            ("int", Self::Int),
+            ("list", Self::list(Self::Dyn)),
+            ("map", Self::map(Self::Dyn, Self::Dyn)),
+            ("null_type", Self::Null),
+            ("optional_type", Self::optional(Self::Dyn)),
+            ("string", Self::String),
+            ("type", Self::Meta(Self::Dyn.into())),
+            ("uint", Self::Uint),
+            ("google.protobuf.Duration", Self::Duration),
+            ("google.protobuf.Timestamp", Self::Timestamp),
+        ];
+        let objects = Object::ALL.into_iter().map(|object| (object.name(), Self::Object(object)));
+        plain.into_iter().chain(objects).find(|(known, _)| *known == name)
+    }
+
     pub(super) fn list(element: Self) -> Self {
         Self::List(Arc::new(element))
     }
@@ -81,6 +119,21 @@ impl Type {
         self.is_dyn() || *self == Self::Error
     }
 
+    /// The name by which the type would be declared: longer than the one by which it is known.
+    pub(super) fn declared(&self) -> String {
+        match self {
+            Self::Any => "google.protobuf.Any".to_owned(),
+            Self::Null => "null_type".to_owned(),
+            Self::Duration => "google.protobuf.Duration".to_owned(),
+            Self::Timestamp => "google.protobuf.Timestamp".to_owned(),
+            Self::List(element) => format!("list({})", element.declared()),
+            Self::Map(key, value) => format!("map({}, {})", key.declared(), value.declared()),
+            Self::Optional(value) => format!("optional_type({})", value.declared()),
+            Self::Meta(of) => format!("type({})", of.declared()),
+            other => other.to_string(),
+        }
+    }
+
     /// What an optional holds, or the type itself.
     pub(super) fn unwrap_optional(&self) -> (&Self, bool) {
         match self {
@@ -96,7 +149,7 @@ impl Type {
             Self::List(element) => Self::list(element.instance(first)),
             Self::Map(key, value) => Self::map(key.instance(first), value.instance(first)),
             Self::Optional(value) => Self::optional(value.instance(first)),
-            Self::Type(of) => Self::Type(Arc::new(of.instance(first))),
+            Self::Meta(of) => Self::Meta(Arc::new(of.instance(first))),
             other => other.clone(),
         }
     }
@@ -121,7 +174,7 @@ impl fmt::Display for Type {
             Self::List(element) => return write!(formatter, "list({element})"),
             Self::Map(key, value) => return write!(formatter, "map({key}, {value})"),
             Self::Optional(value) => return write!(formatter, "optional_type({value})"),
-            Self::Type(of) => return write!(formatter, "type({of})"),
+            Self::Meta(of) => return write!(formatter, "type({of})"),
             Self::Param(letter) => return write!(formatter, "{letter}"),
             Self::Variable(number) => return write!(formatter, "_var{number}"),
         };
@@ -187,7 +240,7 @@ impl Mapping {
                 other,
                 Type::Null | Type::Optional(_) | Type::Object(_) | Type::Duration | Type::Timestamp
             ),
-            (Type::Type(_), Type::Type(_)) => true,
+            (Type::Meta(_), Type::Meta(_)) => true,
             (Type::List(from), Type::List(to)) | (Type::Optional(from), Type::Optional(to)) => {
                 self.fits(from, to)
             }
@@ -226,7 +279,7 @@ impl Mapping {
         match within {
             Type::Variable(other) if *other == variable => true,
             Type::Variable(other) => self.find(*other).is_some_and(|other| self.is_within(variable, other)),
-            Type::List(inner) | Type::Optional(inner) | Type::Type(inner) => self.is_within(variable, inner),
+            Type::List(inner) | Type::Optional(inner) | Type::Meta(inner) => self.is_within(variable, inner),
             Type::Map(key, value) => self.is_within(variable, key) || self.is_within(variable, value),
             _ => false,
         }
@@ -251,7 +304,7 @@ impl Mapping {
             Type::List(element) => Type::list(self.replaced(element, unknown)),
             Type::Map(key, value) => Type::map(self.replaced(key, unknown), self.replaced(value, unknown)),
             Type::Optional(value) => Type::optional(self.replaced(value, unknown)),
-            Type::Type(of) => Type::Type(Arc::new(self.replaced(of, unknown))),
+            Type::Meta(of) => Type::Meta(Arc::new(self.replaced(of, unknown))),
             other => other.clone(),
         }
     }
@@ -285,7 +338,7 @@ fn is_as_general(one: &Type, other: &Type) -> bool {
         (Type::Map(one_key, one_value), Type::Map(other_key, other_value)) => {
             is_as_general(one_key, other_key) && is_as_general(one_value, other_value)
         }
-        (Type::Type(_), Type::Type(_)) => true,
+        (Type::Meta(_), Type::Meta(_)) => true,
         (one, other) => one == other,
     }
 }

@@ -128,6 +128,34 @@ impl Value {
         }
     }
 
+    /// What it decides as the result of an expression, or why it does not.
+    pub(super) fn decision(&self) -> Result<bool, String> {
+        let shown = match self {
+            Self::Bool(value) => return Ok(*value),
+            Self::Optional(Some(value)) => return value.decision(),
+            Self::Optional(None) => return Err("optional.none() dereference".to_owned()),
+            Self::Int(_) | Self::Uint(_) => {
+                return Err(format!("unsupported type conversion from '{}' to bool", self.type_name()));
+            }
+            Self::String(_) => return Err("unsupported native conversion from string to 'bool'".to_owned()),
+            Self::Type(_) => return Err("type conversion not supported for 'type'".to_owned()),
+            Self::Double(_) => "Double",
+            Self::Bytes(_) => "Bytes",
+            Self::List(_) => "list",
+            Self::Map(_) => "map",
+            Self::Null => "'null_type'",
+            Self::Duration(_) => "'Duration'",
+            Self::Timestamp(_) => "'Timestamp'",
+            Self::Quantity(_) => "'Quantity'",
+            Self::Semver(_) => "'Semver'",
+            Self::Url(_) => "'URL'",
+            Self::Ip(_) => "'IP'",
+            Self::Cidr(_) => "'CIDR'",
+            Self::Format(_) => "'Format'",
+        };
+        Err(format!("type conversion error from {shown} to 'bool'"))
+    }
+
     /// Whether it is of a type that only Kubernetes has: these differ in what equality is and costs.
     pub(super) fn is_kubernetes(&self) -> bool {
         matches!(
@@ -157,9 +185,9 @@ impl Value {
             }
             (Self::Map(one), Self::Map(other)) => {
                 one.len() == other.len()
-                    && one.iter().all(|(key, value)| {
-                        other.get(key).is_some_and(|other| may_equal(value, other))
-                    })
+                    && one
+                        .iter()
+                        .all(|(key, value)| other.get(key).is_some_and(|other| may_equal(value, other)))
             }
             (Self::Optional(one), Self::Optional(other)) => match (one, other) {
                 (None, None) => true,
@@ -173,7 +201,7 @@ impl Value {
             (Self::Cidr(one), Self::Cidr(other)) => one == other,
             (Self::Format(one), Self::Format(other)) => one == other,
             _ if self.is_kubernetes() => return Err(Failure::NoOverload),
-            _ => compare_numbers(self, other).is_some_and(|order| order == Some(Ordering::Equal)),
+            _ => compare_numbers(self, other) == Ok(Some(Ordering::Equal)),
         })
     }
 
@@ -185,11 +213,10 @@ impl Value {
             (Self::Bytes(one), Self::Bytes(other)) => one.cmp(other),
             (Self::Duration(one), Self::Duration(other)) => one.cmp(other),
             (Self::Timestamp(one), Self::Timestamp(other)) => one.cmp(other),
-            _ => match compare_numbers(self, other) {
-                Some(Some(order)) => order,
-                Some(None) => return Err(Failure::because("NaN values cannot be ordered")),
-                None => return Err(Failure::NoOverload),
-            },
+            _ => {
+                let order = compare_numbers(self, other)?;
+                order.ok_or_else(|| Failure::because("NaN values cannot be ordered"))?
+            }
         })
     }
 }
@@ -199,21 +226,19 @@ fn may_equal(one: &Value, other: &Value) -> bool {
     one.equals(other) != Ok(false)
 }
 
-/// The order of two numbers, if they are: there is none where one is no number by its own name.
-fn compare_numbers(one: &Value, other: &Value) -> Option<Option<Ordering>> {
+/// The order of two numbers, if they are. One that calls itself no number has none.
+fn compare_numbers(one: &Value, other: &Value) -> Result<Option<Ordering>, Failure> {
     let whole = |value: &Value| match value {
-        Value::Int(number) => Some(i128::from(*number)),
-        Value::Uint(number) => Some(i128::from(*number)),
-        _ => None,
+        Value::Int(number) => Ok(i128::from(*number)),
+        Value::Uint(number) => Ok(i128::from(*number)),
+        _ => Err(Failure::NoOverload),
     };
-    match (one, other) {
-        (Value::Double(one), Value::Double(other)) => Some(one.partial_cmp(other)),
-        (Value::Double(one), other) => {
-            Some(compare_double(*one, whole(other)?))
-        }
-        (one, Value::Double(other)) => Some(compare_double(*other, whole(one)?).map(Ordering::reverse)),
-        (one, other) => Some(Some(whole(one)?.cmp(&whole(other)?))),
-    }
+    Ok(match (one, other) {
+        (Value::Double(one), Value::Double(other)) => one.partial_cmp(other),
+        (Value::Double(one), other) => compare_double(*one, whole(other)?),
+        (one, Value::Double(other)) => compare_double(*other, whole(one)?).map(Ordering::reverse),
+        (one, other) => Some(whole(one)?.cmp(&whole(other)?)),
+    })
 }
 
 fn compare_double(double: f64, whole: i128) -> Option<Ordering> {
@@ -265,7 +290,10 @@ impl Key {
             Value::Bool(value) => Self::Bool(*value),
             Value::Int(number) => Self::Number(i128::from(*number)),
             Value::Uint(number) => Self::Number(i128::from(*number)),
-            #[expect(clippy::cast_possible_truncation, reason = "a whole number within the range of the type")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "a whole number within the range of the type"
+            )]
             Value::Double(number) if number.fract() == 0.0 && number.abs() < 1e30 => {
                 Self::Number(*number as i128)
             }

@@ -61,7 +61,9 @@ impl Format {
     /// How long its pattern is for those who count the cost.
     pub(in crate::cel) const fn pattern_length(self) -> u64 {
         match self {
-            Self::Dns1123Label | Self::Dns1035Label | Self::Dns1123LabelPrefix | Self::Dns1035LabelPrefix => 30,
+            Self::Dns1123Label | Self::Dns1035Label | Self::Dns1123LabelPrefix | Self::Dns1035LabelPrefix => {
+                30
+            }
             Self::Dns1123Subdomain | Self::QualifiedName | Self::Dns1123SubdomainPrefix => 60,
             Self::LabelValue => 40,
             Self::Uri => 1103,
@@ -126,7 +128,10 @@ fn label(text: &str, most: usize, starts: fn(char) -> bool) -> Vec<&'static str>
 fn subdomain(text: &str) -> Vec<&'static str> {
     let mut flaws = flaw(text.len() <= 253, "is too long");
     let is_subdomain = text.split('.').all(|part| is_label(part, starts_alphanumeric));
-    flaws.extend(flaw(is_subdomain, "must be labels of lower case letters, digits and '-', with '.' between them"));
+    flaws.extend(flaw(
+        is_subdomain,
+        "must be labels of lower case letters, digits and '-', with '.' between them",
+    ));
     flaws
 }
 
@@ -165,9 +170,8 @@ fn qualified_name(text: &str) -> Vec<&'static str> {
 
 fn is_uuid(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').collect();
-    let is_hex = |part: &str, length| {
-        part.len() == length && part.bytes().all(|byte| byte.is_ascii_hexdigit())
-    };
+    let is_hex =
+        |part: &str, length| part.len() == length && part.bytes().all(|byte| byte.is_ascii_hexdigit());
     match parts.as_slice() {
         [all] => is_hex(all, 32),
         [one, two, three, four, five] => {

@@ -142,9 +142,8 @@ fn includes_bounded(args: &[Value]) -> Outcome {
             if list[..MAX_VALUES].iter().any(|value| is(value, item)) {
                 return Ok(Value::Bool(true));
             }
-            let reason = format!(
-                "'includes' function cannot be applied to lists longer than {MAX_VALUES} values"
-            );
+            let reason =
+                format!("'includes' function cannot be applied to lists longer than {MAX_VALUES} values");
             Err(Failure::because(reason))
         }
         _ => includes(args),

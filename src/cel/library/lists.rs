@@ -44,12 +44,20 @@ pub(super) const FUNCTIONS: &[Function] = &[
         run: sort_by,
     },
     Function { name: "lists.range", overloads: &[("lists_range", "(int) -> list(int)")], run: range },
+    Function {
+        name: UNBOUNDED_RANGE,
+        overloads: &[("lists_range", "(int) -> list(int)")],
+        run: range_unbounded,
+    },
     Function { name: "reverse", overloads: &[("list_reverse", "list(A).() -> list(A)")], run: reverse },
     Function { name: "distinct", overloads: &[("list_distinct", "list(A).() -> list(A)")], run: distinct },
 ];
 
 /// The longest range, as in the reference.
 const MAX_RANGE: i64 = 1_000_000;
+
+/// What `lists.range` was until 1.36, under a name that cannot be written.
+pub(in crate::cel) const UNBOUNDED_RANGE: &str = "@range";
 
 fn slice(args: &[Value]) -> Outcome {
     let [Value::List(list), Value::Int(start), Value::Int(end)] = args else {
@@ -129,6 +137,14 @@ fn range(args: &[Value]) -> Outcome {
             Err(Failure::because(reason))
         }
         [Value::Int(size)] => Ok(Value::list((0..*size).map(Value::Int))),
+        _ => Err(Failure::NoOverload),
+    }
+}
+
+/// One more than the longest is as good as any number more: the cost of making it is too high.
+fn range_unbounded(args: &[Value]) -> Outcome {
+    match args {
+        [Value::Int(size)] => Ok(Value::list((0..(*size).min(MAX_RANGE + 1)).map(Value::Int))),
         _ => Err(Failure::NoOverload),
     }
 }

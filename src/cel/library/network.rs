@@ -6,7 +6,11 @@ use super::Function;
 use crate::cel::value::{Failure, Outcome, Value};
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    Function { name: "ip", overloads: &[("string_to_ip", "(string) -> ip"), ("cidr_ip", "cidr.() -> ip")], run: ip },
+    Function {
+        name: "ip",
+        overloads: &[("string_to_ip", "(string) -> ip"), ("cidr_ip", "cidr.() -> ip")],
+        run: ip,
+    },
     Function { name: "isIP", overloads: &[("is_ip", "(string) -> bool")], run: is_ip },
     Function {
         name: "ip.isCanonical",
@@ -17,12 +21,12 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function {
         name: "isUnspecified",
         overloads: &[("ip_is_unspecified", "ip.() -> bool")],
-        run: |args| test(args, |ip| ip.is_unspecified()),
+        run: |args| test(args, IpAddr::is_unspecified),
     },
     Function {
         name: "isLoopback",
         overloads: &[("ip_is_loopback", "ip.() -> bool")],
-        run: |args| test(args, |ip| ip.is_loopback()),
+        run: |args| test(args, IpAddr::is_loopback),
     },
     Function {
         name: "isLinkLocalMulticast",
@@ -57,7 +61,11 @@ pub(super) const FUNCTIONS: &[Function] = &[
         ],
         run: contains_cidr,
     },
-    Function { name: "prefixLength", overloads: &[("cidr_prefix_length", "cidr.() -> int")], run: prefix_length },
+    Function {
+        name: "prefixLength",
+        overloads: &[("cidr_prefix_length", "cidr.() -> int")],
+        run: prefix_length,
+    },
     Function { name: "masked", overloads: &[("cidr_masked", "cidr.() -> cidr")], run: masked },
 ];
 
@@ -72,7 +80,9 @@ impl Ip {
             Err(_) => {
                 Err(format!("IP Address {text:?} parse error during conversion from string: not an address"))
             }
-            Ok(_) if without_zone != text => Err(format!("IP address {text:?} with zone value is not allowed")),
+            Ok(_) if without_zone != text => {
+                Err(format!("IP address {text:?} with zone value is not allowed"))
+            }
             Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
                 Err(format!("IPv4-mapped IPv6 address {text:?} is not allowed"))
             }
@@ -239,7 +249,9 @@ fn contains_cidr(args: &[Value]) -> Outcome {
         [Value::Cidr(cidr), Value::Cidr(other)] => (cidr, *other),
         [Value::Cidr(cidr), Value::String(text)] => {
             let other = Cidr::parse(text).map_err(|reason| {
-                Failure::because(format!("network address parse error during conversion from string: {reason}"))
+                Failure::because(format!(
+                    "network address parse error during conversion from string: {reason}"
+                ))
             })?;
             (cidr, other)
         }

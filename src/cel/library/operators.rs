@@ -51,11 +51,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         overloads: &[("not_strictly_false", "(bool) -> bool")],
         run: |_| Err(Failure::NoOverload),
     },
-    Function {
-        name: "_==_",
-        overloads: &[("equals", "(A, A) -> bool")],
-        run: |_| Err(Failure::NoOverload),
-    },
+    Function { name: "_==_", overloads: &[("equals", "(A, A) -> bool")], run: |_| Err(Failure::NoOverload) },
     Function {
         name: "_!=_",
         overloads: &[("not_equals", "(A, A) -> bool")],
@@ -197,9 +193,7 @@ fn negate(args: &[Value]) -> Outcome {
 
 pub(super) fn add(args: &[Value]) -> Outcome {
     match args {
-        [Value::Int(one), Value::Int(other)] => {
-            one.checked_add(*other).map(Value::Int).ok_or(INT_OVERFLOW)
-        }
+        [Value::Int(one), Value::Int(other)] => one.checked_add(*other).map(Value::Int).ok_or(INT_OVERFLOW),
         [Value::Uint(one), Value::Uint(other)] => {
             one.checked_add(*other).map(Value::Uint).ok_or(UINT_OVERFLOW)
         }
@@ -223,9 +217,7 @@ pub(super) fn add(args: &[Value]) -> Outcome {
 
 fn subtract(args: &[Value]) -> Outcome {
     match args {
-        [Value::Int(one), Value::Int(other)] => {
-            one.checked_sub(*other).map(Value::Int).ok_or(INT_OVERFLOW)
-        }
+        [Value::Int(one), Value::Int(other)] => one.checked_sub(*other).map(Value::Int).ok_or(INT_OVERFLOW),
         [Value::Uint(one), Value::Uint(other)] => {
             one.checked_sub(*other).map(Value::Uint).ok_or(UINT_OVERFLOW)
         }
@@ -241,9 +233,7 @@ fn subtract(args: &[Value]) -> Outcome {
 
 fn multiply(args: &[Value]) -> Outcome {
     match args {
-        [Value::Int(one), Value::Int(other)] => {
-            one.checked_mul(*other).map(Value::Int).ok_or(INT_OVERFLOW)
-        }
+        [Value::Int(one), Value::Int(other)] => one.checked_mul(*other).map(Value::Int).ok_or(INT_OVERFLOW),
         [Value::Uint(one), Value::Uint(other)] => {
             one.checked_mul(*other).map(Value::Uint).ok_or(UINT_OVERFLOW)
         }
@@ -257,9 +247,7 @@ fn divide(args: &[Value]) -> Outcome {
         [Value::Int(_), Value::Int(0)] | [Value::Uint(_), Value::Uint(0)] => {
             Err(Failure::because("division by zero"))
         }
-        [Value::Int(one), Value::Int(other)] => {
-            one.checked_div(*other).map(Value::Int).ok_or(INT_OVERFLOW)
-        }
+        [Value::Int(one), Value::Int(other)] => one.checked_div(*other).map(Value::Int).ok_or(INT_OVERFLOW),
         [Value::Uint(one), Value::Uint(other)] => Ok(Value::Uint(one / other)),
         [Value::Double(one), Value::Double(other)] => Ok(Value::Double(one / other)),
         _ => Err(Failure::NoOverload),
@@ -271,9 +259,7 @@ fn modulo(args: &[Value]) -> Outcome {
         [Value::Int(_), Value::Int(0)] | [Value::Uint(_), Value::Uint(0)] => {
             Err(Failure::because("modulus by zero"))
         }
-        [Value::Int(one), Value::Int(other)] => {
-            one.checked_rem(*other).map(Value::Int).ok_or(INT_OVERFLOW)
-        }
+        [Value::Int(one), Value::Int(other)] => one.checked_rem(*other).map(Value::Int).ok_or(INT_OVERFLOW),
         [Value::Uint(one), Value::Uint(other)] => Ok(Value::Uint(one % other)),
         _ => Err(Failure::NoOverload),
     }

@@ -34,12 +34,12 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function {
         name: "first",
         overloads: &[("list_first", "list(A).() -> optional(A)")],
-        run: |args| end(args, |list| list.first()),
+        run: |args| end(args, <[Value]>::first),
     },
     Function {
         name: "last",
         overloads: &[("list_last", "list(A).() -> optional(A)")],
-        run: |args| end(args, |list| list.last()),
+        run: |args| end(args, <[Value]>::last),
     },
     Function {
         name: "optional.unwrap",

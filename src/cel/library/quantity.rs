@@ -6,7 +6,11 @@ use super::Function;
 use crate::cel::value::{Failure, Outcome, Value};
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    Function { name: "quantity", overloads: &[("string_to_quantity", "(string) -> quantity")], run: quantity },
+    Function {
+        name: "quantity",
+        overloads: &[("string_to_quantity", "(string) -> quantity")],
+        run: quantity,
+    },
     Function {
         name: "isQuantity",
         overloads: &[("is_quantity_string", "(string) -> bool")],
@@ -34,11 +38,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         run: as_float,
     },
     Function { name: "asInteger", overloads: &[("quantity_get_int", "quantity.() -> int")], run: as_int },
-    Function {
-        name: "isInteger",
-        overloads: &[("quantity_is_integer", "quantity.() -> bool")],
-        run: is_int,
-    },
+    Function { name: "isInteger", overloads: &[("quantity_is_integer", "quantity.() -> bool")], run: is_int },
     Function {
         name: "add",
         overloads: &[

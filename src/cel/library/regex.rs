@@ -6,10 +6,7 @@ use crate::cel::value::{Failure, Outcome, Value};
 pub(super) const FUNCTIONS: &[Function] = &[
     Function {
         name: "matches",
-        overloads: &[
-            ("matches", "(string, string) -> bool"),
-            ("matches_string", "string.(string) -> bool"),
-        ],
+        overloads: &[("matches", "(string, string) -> bool"), ("matches_string", "string.(string) -> bool")],
         run: |args| compiled("matches", args),
     },
     Function {
@@ -35,7 +32,13 @@ impl Pattern {
     /// What a compiled pattern may take: an expression is short, but repetitions multiply.
     const MAX_SIZE: usize = 4 << 20;
 
+    /// How often something may be repeated, as in the reference.
+    const MAX_REPETITION: u32 = 1000;
+
     pub(in crate::cel) fn new(text: &str) -> Result<Self, String> {
+        if repetitions(text).any(|times| times > Self::MAX_REPETITION) {
+            return Err("invalid repeat count".to_owned());
+        }
         let built = regex::RegexBuilder::new(&translated(text)).size_limit(Self::MAX_SIZE).build();
         built.map(Self).map_err(|error| error.to_string())
     }
@@ -43,6 +46,12 @@ impl Pattern {
     pub(super) fn is_match(&self, text: &str) -> bool {
         self.0.is_match(text)
     }
+}
+
+/// The numbers in braces.
+fn repetitions(text: &str) -> impl Iterator<Item = u32> {
+    let counts = text.split('{').skip(1).filter_map(|rest| rest.split_once('}'));
+    counts.flat_map(|(counts, _)| counts.split(',')).filter_map(|count| count.parse().ok())
 }
 
 /// The same pattern for an engine in which classes are those of Unicode and can be nested.
@@ -124,7 +133,8 @@ fn literal(translated: &mut String, characters: &mut std::iter::Peekable<std::st
 
 fn compiled(name: &str, args: &[Value]) -> Outcome {
     let [Value::String(_), Value::String(text), ..] = args else { return Err(Failure::NoOverload) };
-    let pattern = Pattern::new(text).map_err(|reason| Failure::because(format!("Illegal regex: {reason}")))?;
+    let pattern =
+        Pattern::new(text).map_err(|reason| Failure::because(format!("Illegal regex: {reason}")))?;
     run(name, &pattern, args)
 }
 

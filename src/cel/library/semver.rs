@@ -57,9 +57,12 @@ pub(super) const FUNCTIONS: &[Function] = &[
 ];
 
 /// A version, or why it is none.
-pub fn parse(text: &str) -> Result<Version, String> {
+pub(in crate::cel) fn parse(text: &str) -> Result<Version, String> {
     if text.is_empty() {
         return Err("Version string empty".to_owned());
+    }
+    if text.splitn(3, '.').count() < 3 {
+        return Err("No Major.Minor.Patch elements found".to_owned());
     }
     Version::parse(text).map_err(|error| error.to_string())
 }

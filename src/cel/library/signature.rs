@@ -52,13 +52,12 @@ fn split(text: &str) -> Vec<&str> {
 
 fn parse(text: &str) -> Type {
     if let Some((outer, inner)) = text.split_once('(') {
-        let inner: Vec<_> =
-            split(inner.strip_suffix(')').unwrap_or(inner)).into_iter().map(parse).collect();
+        let inner: Vec<_> = split(inner.strip_suffix(')').unwrap_or(inner)).into_iter().map(parse).collect();
         return match (outer, inner.as_slice()) {
             ("list", [element]) => Type::list(element.clone()),
             ("map", [key, value]) => Type::map(key.clone(), value.clone()),
             ("optional", [value]) => Type::optional(value.clone()),
-            ("type", [of]) => Type::Type(of.clone().into()),
+            ("type", [of]) => Type::Meta(of.clone().into()),
             _ => Type::Dyn,
         };
     }

@@ -134,12 +134,11 @@ fn index_of(args: &[Value]) -> Outcome {
         [Value::String(text), Value::String(part), Value::Int(offset)] => (text, part, *offset),
         _ => return Err(Failure::NoOverload),
     };
-    let length = text.chars().count();
     if part.is_empty() {
-        return Ok(found(Some(index(offset, length)?)));
+        return Ok(Value::Int(offset));
     }
-    let start = index(offset, length)?;
-    let byte = text.char_indices().nth(start).map_or(text.len(), |(byte, _)| byte);
+    let start = usize::try_from(offset).map_err(|_| out_of_range(offset))?;
+    let Some((byte, _)) = text.char_indices().nth(start) else { return Ok(found(None)) };
     Ok(found(text[byte..].find(&**part).map(|place| position(text, byte + place))))
 }
 
@@ -149,15 +148,18 @@ fn last_index_of(args: &[Value]) -> Outcome {
         [Value::String(text), Value::String(part), Value::Int(offset)] => (text, part, Some(*offset)),
         _ => return Err(Failure::NoOverload),
     };
-    let length = text.chars().count();
+    let characters: Vec<char> = text.chars().collect();
     let last = match offset {
-        Some(offset) => index(offset, length)?,
-        None => length,
+        None => characters.len(),
+        Some(offset) if part.is_empty() => return Ok(Value::Int(offset)),
+        Some(offset) => match usize::try_from(offset).map_err(|_| out_of_range(offset))? {
+            last if last < characters.len() => last,
+            _ => return Ok(found(None)),
+        },
     };
     if part.is_empty() {
         return Ok(found(Some(last)));
     }
-    let characters: Vec<char> = text.chars().collect();
     let part: Vec<char> = part.chars().collect();
     let Some(most) = characters.len().checked_sub(part.len()) else { return Ok(found(None)) };
     let starts = (0..=most.min(last)).rev();

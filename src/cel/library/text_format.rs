@@ -1,12 +1,8 @@
 //! `"%s has %d".format([name, count])`
 
-use super::{
-    Function,
-    conversions::shown_double,
-    time::shown_duration,
-};
+use super::{Function, conversions::shown_double, time::shown_duration};
 use crate::cel::{
-    ast::{Expr, Kind, Literal},
+    types::Type,
     value::{Failure, Outcome, Value},
 };
 
@@ -16,17 +12,24 @@ pub(super) const FUNCTIONS: &[Function] = &[Function {
     run: format_values,
 }];
 
+/// The most digits behind the point that can be asked for.
+const MAX_PRECISION: usize = 1000;
+
+/// How many there are if nobody asks.
+const PRECISION: usize = 6;
+
 /// One part of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part<'t> {
     Text(&'t str),
-    Clause { kind: char, precision: Option<usize> },
+    Clause { kind: char, precision: usize },
 }
 
-/// A template in parts.
-fn parts(template: &str) -> Result<Vec<Part<'_>>, String> {
+/// A template in parts; each clause that is begun needs a value, even if it is wrong.
+fn parts(template: &str, values: usize) -> Result<Vec<Part<'_>>, String> {
     let mut parts = Vec::new();
     let mut rest = template;
+    let mut count = 0;
     while let Some(at) = rest.find('%') {
         parts.push(Part::Text(&rest[..at]));
         rest = &rest[at + 1..];
@@ -35,42 +38,52 @@ fn parts(template: &str) -> Result<Vec<Part<'_>>, String> {
             rest = behind;
             continue;
         }
-        let mut precision = None;
-        if let Some(behind) = rest.strip_prefix('.') {
-            let length = behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len());
-            let digits = &behind[..length];
-            let parsed = digits.parse().ok().filter(|precision| *precision <= 1000);
-            precision = Some(parsed.ok_or_else(|| format!("invalid precision {digits:?}"))?);
-            rest = &behind[length..];
+        if rest.is_empty() {
+            return Err("unexpected end of string".to_owned());
         }
-        let Some(kind) = rest.chars().next() else { return Err("unexpected end of string".to_owned()) };
-        if !matches!(kind, 's' | 'd' | 'f' | 'e' | 'b' | 'x' | 'X' | 'o') {
-            return Err(format!(
-                "could not parse formatting clause: unrecognized formatting clause \"{kind}\""
-            ));
+        if count == values {
+            return Err(format!("index {count} out of range"));
         }
-        parts.push(Part::Clause { kind, precision });
-        rest = &rest[kind.len_utf8()..];
+        let (clause, behind) =
+            clause(rest).map_err(|reason| format!("could not parse formatting clause: {reason}"))?;
+        parts.push(clause);
+        rest = behind;
+        count += 1;
     }
     parts.push(Part::Text(rest));
     Ok(parts)
 }
 
+/// What is behind a percent sign.
+fn clause(mut rest: &str) -> Result<(Part<'_>, &str), String> {
+    let mut precision = PRECISION;
+    if let Some(behind) = rest.strip_prefix('.') {
+        let length = behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len());
+        let digits = &behind[..length];
+        let parsed = digits.parse().ok().filter(|precision| *precision <= MAX_PRECISION);
+        precision = parsed.ok_or_else(|| format!("error while parsing precision: {digits:?}"))?;
+        rest = &behind[length..];
+    }
+    let kind = rest.chars().next().ok_or("could not find end of precision specifier")?;
+    if !matches!(kind, 's' | 'd' | 'f' | 'e' | 'b' | 'x' | 'X' | 'o') {
+        return Err(format!("unrecognized formatting clause \"{kind}\""));
+    }
+    Ok((Part::Clause { kind, precision }, &rest[kind.len_utf8()..]))
+}
+
 fn format_values(args: &[Value]) -> Outcome {
     let [Value::String(template), Value::List(values)] = args else { return Err(Failure::NoOverload) };
-    let mut values = values.iter().enumerate();
+    let parts = parts(template, values.len()).map_err(Failure::because)?;
+    let mut values = values.iter();
     let mut text = String::new();
-    let mut count = 0;
-    for part in parts(template).map_err(Failure::because)? {
+    for part in parts {
         match part {
             Part::Text(plain) => text += plain,
             Part::Clause { kind, precision } => {
-                let out_of_range = || Failure::because(format!("index {count} out of range"));
-                let (_, value) = values.next().ok_or_else(out_of_range)?;
-                count += 1;
-                let shown = clause(kind, precision, value).map_err(|reason| {
-                    Failure::because(format!("error during formatting: {reason}"))
-                })?;
+                // As many values as clauses were made sure of above.
+                let Some(value) = values.next() else { break };
+                let shown = formatted(kind, precision, value)
+                    .ok_or_else(|| Failure::because(refusal(kind, value.type_name())))?;
                 text += &shown;
             }
         }
@@ -78,38 +91,46 @@ fn format_values(args: &[Value]) -> Outcome {
     Ok(Value::string(text))
 }
 
-fn clause(kind: char, precision: Option<usize>, value: &Value) -> Result<String, String> {
-    let refuse = |what: &str, allowed: &str| {
-        Err(format!("{what} clause can only be used on {allowed}, was given {}", value.type_name()))
+/// Why a clause does not take a value.
+fn refusal(kind: char, found: &str) -> String {
+    let reason = match kind {
+        'd' => "decimal clause can only be used on integers",
+        'f' => "fixed-point clause can only be used on doubles",
+        'e' => "scientific clause can only be used on doubles",
+        'b' => "only integers and bools can be formatted as binary",
+        'o' => "octal clause can only be used on integers",
+        'x' | 'X' => "only integers, byte buffers, and strings can be formatted as hex",
+        _ => {
+            "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
+        }
     };
-    match (kind, value) {
-        ('s', value) => shown(value),
-        ('d', Value::Int(number)) => Ok(number.to_string()),
-        ('d', Value::Uint(number)) => Ok(number.to_string()),
-        ('d' | 'f' | 'e', Value::Double(number)) if !number.is_finite() => Ok(shown_special(*number)),
-        ('d', _) => refuse("decimal", "integers"),
-        ('f', Value::Double(number)) => Ok(format!("{number:.*}", precision.unwrap_or(6))),
-        ('f', _) => refuse("fixed-point", "doubles"),
-        ('e', Value::Double(number)) => Ok(scientific(*number, precision.unwrap_or(6))),
-        ('e', _) => refuse("scientific", "doubles"),
-        ('b', Value::Int(number)) => Ok(signed(*number, |number| format!("{number:b}"))),
-        ('b', Value::Uint(number)) => Ok(format!("{number:b}")),
-        ('b', Value::Bool(value)) => Ok(u8::from(*value).to_string()),
-        ('b', _) => refuse("only integers and bools can be formatted as binary:", "them"),
-        ('o', Value::Int(number)) => Ok(signed(*number, |number| format!("{number:o}"))),
-        ('o', Value::Uint(number)) => Ok(format!("{number:o}")),
-        ('o', _) => refuse("octal", "integers"),
-        (_, value) => {
+    format!("error during formatting: {reason}, was given {found}")
+}
+
+fn formatted(kind: char, precision: usize, value: &Value) -> Option<String> {
+    Some(match (kind, value) {
+        ('s', value) => return shown(value),
+        ('d', Value::Int(number)) => number.to_string(),
+        ('d', Value::Uint(number)) => number.to_string(),
+        ('f', value) => grouped(double(value)?, precision),
+        ('e', value) => scientific(double(value)?),
+        ('b', Value::Int(number)) => signed(*number, |number| format!("{number:b}")),
+        ('b', Value::Uint(number)) => format!("{number:b}"),
+        ('b', Value::Bool(value)) => u8::from(*value).to_string(),
+        ('o', Value::Int(number)) => signed(*number, |number| format!("{number:o}")),
+        ('o', Value::Uint(number)) => format!("{number:o}"),
+        ('x' | 'X', value) => {
             let hex = match value {
                 Value::Int(number) => signed(*number, |number| format!("{number:x}")),
                 Value::Uint(number) => format!("{number:x}"),
                 Value::String(text) => text.bytes().map(|byte| format!("{byte:02x}")).collect(),
                 Value::Bytes(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
-                _ => return refuse("hex", "integers, byte buffers, and strings"),
+                _ => return None,
             };
-            Ok(if kind == 'X' { hex.to_uppercase() } else { hex })
+            if kind == 'X' { hex.to_uppercase() } else { hex }
         }
-    }
+        _ => return None,
+    })
 }
 
 fn signed(number: i64, digits: fn(u64) -> String) -> String {
@@ -117,32 +138,67 @@ fn signed(number: i64, digits: fn(u64) -> String) -> String {
     format!("{sign}{}", digits(number.unsigned_abs()))
 }
 
-fn shown_special(number: f64) -> String {
-    let text = if number.is_nan() {
-        "NaN"
-    } else if number > 0.0 {
-        "Infinity"
-    } else {
-        "-Infinity"
-    };
-    text.to_owned()
+/// A double, or the text of one that has no digits.
+fn double(value: &Value) -> Option<f64> {
+    match value {
+        Value::Double(number) => Some(*number),
+        Value::String(text) => match &**text {
+            "NaN" => Some(f64::NAN),
+            "Infinity" => Some(f64::INFINITY),
+            "-Infinity" => Some(f64::NEG_INFINITY),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
-fn scientific(number: f64, precision: usize) -> String {
-    let text = format!("{number:.precision$e}");
+fn special(number: f64) -> Option<&'static str> {
+    match number {
+        _ if number.is_finite() => None,
+        _ if number.is_nan() => Some("NaN"),
+        _ if number > 0.0 => Some("∞"),
+        _ => Some("-∞"),
+    }
+}
+
+/// With a comma between each three digits, as English has it.
+fn grouped(number: f64, precision: usize) -> String {
+    if let Some(special) = special(number) {
+        return special.to_owned();
+    }
+    let text = format!("{number:.precision$}");
+    let (whole, fraction) =
+        text.split_once('.').map_or((&*text, ""), |(whole, _)| (whole, &text[whole.len()..]));
+    let (sign, digits) = whole.strip_prefix('-').map_or(("", whole), |digits| ("-", digits));
+    let mut grouped = String::from(sign);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped + fraction
+}
+
+/// The reference takes what should be a precision for a width, so that there are always six digits.
+fn scientific(number: f64) -> String {
+    if let Some(special) = special(number) {
+        return special.to_owned();
+    }
+    let text = format!("{number:.PRECISION$e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or_default();
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{digits}e{sign}{:02}", exponent.abs())
+    let (sign, exponent) = exponent.strip_prefix('-').map_or(("", exponent), |exponent| ("⁻", exponent));
+    let raised = |digit: char| digit.to_digit(10).and_then(|digit| "⁰¹²³⁴⁵⁶⁷⁸⁹".chars().nth(digit as usize));
+    let exponent: String = format!("{exponent:0>2}").chars().filter_map(raised).collect();
+    format!("{digits}×10{sign}{exponent}")
 }
 
-fn shown(value: &Value) -> Result<String, String> {
-    Ok(match value {
+fn shown(value: &Value) -> Option<String> {
+    Some(match value {
         Value::Null => "null".to_owned(),
         Value::Bool(value) => value.to_string(),
         Value::Int(number) => number.to_string(),
         Value::Uint(number) => number.to_string(),
-        Value::Double(number) if !number.is_finite() => shown_special(*number),
         Value::Double(number) => shown_double(*number),
         Value::String(text) => (**text).to_owned(),
         Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -150,55 +206,61 @@ fn shown(value: &Value) -> Result<String, String> {
         Value::Duration(nanoseconds) => shown_duration(*nanoseconds),
         Value::Timestamp(time) => time.to_string(),
         Value::List(list) => {
-            let shown = list.iter().map(shown).collect::<Result<Vec<_>, _>>()?;
-            format!("[{}]", shown.join(", "))
+            let elements = list.iter().map(shown_within).collect::<Option<Vec<_>>>()?;
+            format!("[{}]", elements.join(", "))
         }
         Value::Map(map) => {
-            let entry = |(key, value)| Ok(format!("{}: {}", shown(key)?, shown(value)?));
-            let mut entries = map.iter().map(entry).collect::<Result<Vec<_>, String>>()?;
+            let entry = |(key, value)| Some((shown_within(key)?, shown_within(value)?));
+            let mut entries = map.iter().map(entry).collect::<Option<Vec<_>>>()?;
             entries.sort();
+            let entries: Vec<_> = entries.iter().map(|(key, value)| format!("{key}:{value}")).collect();
             format!("{{{}}}", entries.join(", "))
         }
-        other => {
-            return Err(format!(
-                "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps, was given {}",
-                other.type_name()
-            ));
-        }
+        _ => return None,
     })
 }
 
-/// What is wrong with a template and arguments that are written out, and with which argument.
-pub(in crate::cel) fn check_literal(template: &str, args: &[&Expr]) -> Option<(Option<usize>, String)> {
-    let parts = match parts(template) {
+/// As it would be written within a list or a map.
+fn shown_within(value: &Value) -> Option<String> {
+    let plain = shown(value)?;
+    Some(match value {
+        Value::String(_) => format!("{plain:?}"),
+        Value::Bytes(_) => format!("b{plain:?}"),
+        Value::Double(number) => {
+            special(*number).map_or_else(|| format!("{number:.PRECISION$}"), str::to_owned)
+        }
+        Value::Duration(_) => format!("duration({plain:?})"),
+        Value::Timestamp(_) => format!("timestamp({plain:?})"),
+        _ => plain,
+    })
+}
+
+/// What is wrong with a template for values of these types, and with which of them.
+pub(in crate::cel) fn check_types(template: &str, types: &[Type]) -> Option<(Option<usize>, String)> {
+    let parts = match parts(template, types.len()) {
         Ok(parts) => parts,
         Err(reason) => return Some((None, reason)),
     };
     let mut count = 0;
     for part in parts {
-        let Part::Clause { kind, precision } = part else { continue };
-        let Some(arg) = args.get(count) else { return Some((None, format!("index {count} out of range"))) };
-        if let Kind::Literal(literal) = &arg.kind
-            && let Err(reason) = clause(kind, precision, &sample(literal))
-        {
-            return Some((Some(count), format!("error during formatting: {reason}")));
+        let Part::Clause { kind, .. } = part else { continue };
+        if let Some(found) = types.get(count).filter(|found| !takes(kind, found)) {
+            return Some((Some(count), refusal(kind, &found.declared())));
         }
         count += 1;
     }
-    let given = args.len();
-    (given > count)
-        .then(|| (None, format!("too many arguments supplied to string.format (expected {count}, got {given})")))
+    let given = types.len();
+    let message = || format!("too many arguments supplied to string.format (expected {count}, got {given})");
+    (given > count).then(|| (None, message()))
 }
 
-/// A value of the type of a literal.
-fn sample(literal: &Literal) -> Value {
-    match literal {
-        Literal::Null => Value::Null,
-        Literal::Bool(value) => Value::Bool(*value),
-        Literal::Int(number) => Value::Int(*number),
-        Literal::Uint(number) => Value::Uint(*number),
-        Literal::Double(number) => Value::Double(*number),
-        Literal::String(text) => Value::string(text.as_str()),
-        Literal::Bytes(bytes) => Value::Bytes(bytes.as_slice().into()),
+fn takes(kind: char, found: &Type) -> bool {
+    match (kind, found) {
+        ('s', Type::Any | Type::Object(_) | Type::Optional(_)) => false,
+        (_, Type::Dyn) | ('s', _) | ('d' | 'o' | 'b' | 'x' | 'X', Type::Int | Type::Uint) => true,
+        ('f' | 'e', found) => matches!(found, Type::Double | Type::String),
+        ('b', found) => *found == Type::Bool,
+        ('x' | 'X', found) => matches!(found, Type::String | Type::Bytes),
+        _ => false,
     }
 }

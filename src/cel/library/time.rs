@@ -68,7 +68,7 @@ impl Timestamp {
     const FIRST: i64 = -62_135_596_800;
     const LAST: i64 = 253_402_300_799;
 
-    pub(super) fn from_seconds(seconds: i64) -> Result<Self, Failure> {
+    pub(in crate::cel) fn from_seconds(seconds: i64) -> Result<Self, Failure> {
         Self::new(i128::from(seconds), 0).ok_or_else(|| Failure::because("timestamp overflow"))
     }
 
@@ -109,8 +109,7 @@ impl Timestamp {
         let days = self.days() + 719_468;
         let era = days.div_euclid(146_097);
         let day_of_era = days.rem_euclid(146_097);
-        let year_of_era =
-            (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
         let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
         let shifted = (5 * day_of_year + 2) / 153;
         let day = day_of_year - (153 * shifted + 2) / 5 + 1;
@@ -255,8 +254,10 @@ pub(in crate::cel) fn parse_duration(text: &str) -> Option<i64> {
 /// In seconds.
 pub(super) fn shown_duration(nanoseconds: i64) -> String {
     let sign = if nanoseconds < 0 { "-" } else { "" };
-    let (seconds, nanos) =
-        (nanoseconds.unsigned_abs() / NANOS.unsigned_abs(), nanoseconds.unsigned_abs() % NANOS.unsigned_abs());
+    let (seconds, nanos) = (
+        nanoseconds.unsigned_abs() / NANOS.unsigned_abs(),
+        nanoseconds.unsigned_abs() % NANOS.unsigned_abs(),
+    );
     let fraction = format!("{nanos:09}");
     let fraction = fraction.trim_end_matches('0');
     if fraction.is_empty() { format!("{sign}{seconds}s") } else { format!("{sign}{seconds}.{fraction}s") }

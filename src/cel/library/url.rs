@@ -66,11 +66,12 @@ impl Url {
         };
         let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        if !rest.starts_with('/') {
-            if scheme.is_empty() || !rest.is_empty() {
-                return refuse("invalid URI for request".to_owned());
-            }
+        let is_opaque = !rest.starts_with('/');
+        if is_opaque && scheme.is_empty() {
+            return refuse("invalid URI for request".to_owned());
         }
+        // What has a scheme and no path is not looked into.
+        let rest = if is_opaque { "" } else { rest };
         let (host, path) = match rest.strip_prefix("//") {
             Some(behind) => {
                 let end = behind.find('/').unwrap_or(behind.len());
