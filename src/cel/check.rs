@@ -34,8 +34,8 @@ pub(super) fn check(expression: &Expr, features: Features) -> Result<Outcome, Ve
         pending: Pending::default(),
     };
     let (checked, result) = checker.expression(expression);
-    checker.pending.check(&checker.mapping, &mut checker.flaws);
     if checker.flaws.is_empty() {
+        checker.pending.check(&checker.mapping, &mut checker.flaws);
         literals::check(expression, &mut checker.flaws);
     }
     if !checker.flaws.is_empty() {

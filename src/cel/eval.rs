@@ -11,8 +11,8 @@ use super::{
     library,
     place::{Key, Place},
     program::{
-        Call, Fold, Insert, InsertKind, Node, Path, Root, Step, StepKey, Strictness, insert_entry,
-        optional_element,
+        Call, Fold, Insert, InsertKind, Node, NotOptional, OtherwiseResult, Path, Root, Step, StepKey,
+        Strictness, insert_entry, optional_element,
     },
     value::{Failure, Map, Value},
 };
@@ -90,14 +90,13 @@ impl<'e> Evaluation<'e> {
                 let value = self.node(value)?;
                 Ok(Value::Bool(known.get(&value).is_some()))
             }
-            Node::OptionalOr(sides) => match self.node(&sides[0])? {
-                Value::Optional(None) => self.node(&sides[1]),
+            Node::Otherwise(otherwise) => match self.node(&otherwise.optional)? {
+                Value::Optional(None) => self.node(&otherwise.otherwise),
+                Value::Optional(Some(value)) if otherwise.result == OtherwiseResult::Value => {
+                    Ok(Arc::unwrap_or_clone(value))
+                }
                 some @ Value::Optional(_) => Ok(some),
-                _ => Err(Failure::NoOverload.into()),
-            },
-            Node::OptionalOrValue(sides) => match self.node(&sides[0])? {
-                Value::Optional(None) => self.node(&sides[1]),
-                Value::Optional(Some(value)) => Ok(Arc::unwrap_or_clone(value)),
+                other if otherwise.not_optional == NotOptional::Passed => Ok(other),
                 _ => Err(Failure::NoOverload.into()),
             },
             Node::Call(call) => self.call(call),
@@ -363,7 +362,10 @@ impl<'e> Evaluation<'e> {
     fn key(&mut self, step: &'e Step) -> Result<Key<'e>, Stop> {
         Ok(match &step.key {
             StepKey::Constant(value) => Key::Constant(value),
-            StepKey::Path(path) => Key::Computed(self.path(path)?),
+            StepKey::Path(path) => match self.path(path)? {
+                key if key.is_key() => Key::Computed(key),
+                other => return Err(Failure::invalid_key(&other).into()),
+            },
         })
     }
 }

@@ -16,7 +16,7 @@ pub(super) fn global(at: Offset, name: &str, mut args: Vec<Expr>) -> Result<Expr
         return Ok(Expr::call(at, name, args));
     }
     match args.remove(0) {
-        Expr { at, kind: Kind::Select(select), .. } if select.mode == SelectMode::Value => {
+        Expr { kind: Kind::Select(select), .. } if select.mode == SelectMode::Value => {
             let Select { operand, field, .. } = *select;
             Ok(Expr::select(at, operand, field, SelectMode::Presence))
         }

@@ -63,7 +63,7 @@ impl<'e> Place<'e> {
                     Self::Value(Arc::unwrap_or_clone(inner)).step((key, constant), device, is_test)
                 }
                 _ if is_test => Ok(None),
-                _ => Err(Failure::NoOverload),
+                _ => Err(Failure::no_such_key(key)),
             },
         }
     }

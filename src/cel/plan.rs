@@ -9,8 +9,8 @@ use super::{
     cost::CallCost,
     library::{self, Pattern},
     program::{
-        Call, Fold, Insert, InsertKind, Node, Path, Root, Step, StepKey, Strictness, insert_entry,
-        optional_element,
+        Call, Fold, Insert, InsertKind, Node, NotOptional, Otherwise, OtherwiseResult, Path, Root, Step,
+        StepKey, Strictness, insert_entry, optional_element,
     },
     value::{Failure, Map, Value},
 };
@@ -41,7 +41,8 @@ impl Planner {
             Checked::Index { operand, index, is_optional } => {
                 let mut path = self.path(operand)?;
                 let key = match self.node(index)? {
-                    Node::Constant(value) => StepKey::Constant(value),
+                    Node::Constant(value) if value.is_key() => StepKey::Constant(value),
+                    Node::Constant(value) => return Err(Failure::invalid_key(&value)),
                     Node::Path(path) => StepKey::Path(*path),
                     other => StepKey::Path(Path::new(Root::Operand(other))),
                 };
@@ -106,7 +107,7 @@ impl Planner {
             },
         };
         let args = match <[Node; 2]>::try_from(args) {
-            Ok(pair) => match operator(call, pair) {
+            Ok(pair) => match self.operator(call, pair) {
                 Ok(node) => return Ok(node),
                 Err(pair) => Vec::from(pair),
             },
@@ -118,6 +119,35 @@ impl Planner {
             return call.declaration.run(std::slice::from_ref(value)).map(Node::Constant);
         }
         self.plain_call(call, args)
+    }
+
+    /// Operators and functions with two arguments that are evaluated in a way of their own.
+    fn operator(&self, call: &Resolved, args: [Node; 2]) -> Result<Node, [Node; 2]> {
+        match (call.function.as_str(), call.overload) {
+            ("_==_", _) => Ok(Node::Equal(Box::new(args))),
+            ("_!=_", _) => Ok(Node::NotEqual(Box::new(args))),
+            ("or", None | Some("optional_or_optional")) => {
+                Ok(self.otherwise(args, OtherwiseResult::Optional))
+            }
+            ("orValue", None | Some("optional_orValue_value")) => {
+                Ok(self.otherwise(args, OtherwiseResult::Value))
+            }
+            ("@in", Some("in_list")) => {
+                let [value, list] = args;
+                match among(&list) {
+                    Some(known) if known.len() == 0 => Ok(Node::Constant(Value::Bool(false))),
+                    Some(known) => Ok(Node::Among(Box::new(value), Arc::new(known))),
+                    None => Err([value, list]),
+                }
+            }
+            _ => Err(args),
+        }
+    }
+
+    fn otherwise(&self, [optional, otherwise]: [Node; 2], result: OtherwiseResult) -> Node {
+        let is_former = self.version == Version::V1_36;
+        let not_optional = if is_former { NotOptional::Passed } else { NotOptional::Refused };
+        Node::Otherwise(Box::new(Otherwise { optional, otherwise, result, not_optional }))
     }
 
     fn plain_call(&self, call: &Resolved, args: Vec<Node>) -> Result<Node, Failure> {
@@ -179,28 +209,9 @@ impl Path {
     }
 }
 
-/// Operators and functions with two arguments that are evaluated in a way of their own.
-fn operator(call: &Resolved, args: [Node; 2]) -> Result<Node, [Node; 2]> {
-    match (call.function.as_str(), call.overload) {
-        ("_==_", _) => Ok(Node::Equal(Box::new(args))),
-        ("_!=_", _) => Ok(Node::NotEqual(Box::new(args))),
-        ("or", None | Some("optional_or_optional")) => Ok(Node::OptionalOr(Box::new(args))),
-        ("orValue", None | Some("optional_orValue_value")) => Ok(Node::OptionalOrValue(Box::new(args))),
-        ("@in", Some("in_list")) => {
-            let [value, list] = args;
-            match among(&list) {
-                Some(known) if known.len() == 0 => Ok(Node::Constant(Value::Bool(false))),
-                Some(known) => Ok(Node::Among(Box::new(value), Arc::new(known))),
-                None => Err([value, list]),
-            }
-        }
-        _ => Err(args),
-    }
-}
-
 /// Whether all overloads of a function are one.
 fn is_operator(name: &str) -> bool {
-    name.contains('_') || matches!(name, "@in" | "size" | "matches")
+    name.contains('_') || matches!(name, "@in" | "size" | "matches" | "@sortByAssociatedKeys")
 }
 
 fn branch(node: Node) -> Path {

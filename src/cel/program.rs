@@ -19,16 +19,37 @@ pub(super) enum Node {
     NotEqual(Box<[Self; 2]>),
     /// Whether a value is among constants.
     Among(Box<Self>, Arc<Map>),
-    /// `optional.or(optional)`, of which the second is evaluated only when it is needed.
-    OptionalOr(Box<[Self; 2]>),
-    /// `optional.orValue(value)`, the same.
-    OptionalOrValue(Box<[Self; 2]>),
+    Otherwise(Box<Otherwise>),
     Call(Box<Call>),
     /// Something put into the accumulator of a fold, which nobody else sees.
     Insert(Box<Insert>),
     List(Vec<(Self, bool)>),
     Map(Vec<(Self, Self, bool)>),
     Fold(Box<Fold>),
+}
+
+/// `optional.or(optional)` or `optional.orValue(value)`, of which the second is evaluated only when it is
+/// needed.
+#[derive(Debug, Clone)]
+pub(super) struct Otherwise {
+    pub(super) optional: Node,
+    pub(super) otherwise: Node,
+    pub(super) result: OtherwiseResult,
+    pub(super) not_optional: NotOptional,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OtherwiseResult {
+    Optional,
+    Value,
+}
+
+/// What becomes of a value of unknown type that is no optional.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NotOptional {
+    /// It is the result: until 1.36.
+    Passed,
+    Refused,
 }
 
 /// A value and the way from it to another.

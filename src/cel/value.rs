@@ -46,6 +46,10 @@ impl Failure {
         Self::Because(reason.into())
     }
 
+    pub(super) fn invalid_key(key: &Value) -> Self {
+        Self::because(format!("invalid qualifier type: {}", key.type_name()))
+    }
+
     pub(super) fn no_such_key(key: &Value) -> Self {
         Self::because(format!("no such key: {key}"))
     }
@@ -126,6 +130,11 @@ impl Value {
             Self::Format(_) => "cel.Format",
             other => other.type_name(),
         }
+    }
+
+    /// Whether something can be found by it.
+    pub(super) fn is_key(&self) -> bool {
+        Key::of(self).is_some()
     }
 
     /// What it decides as the result of an expression, or why it does not.
@@ -277,6 +286,7 @@ pub(super) struct Map {
 /// What entries are found by: numbers are the same key whatever their type.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
+    Null,
     Bool(bool),
     Number(i128),
     /// A number that is not whole, by its bits.
@@ -287,6 +297,7 @@ enum Key {
 impl Key {
     fn of(value: &Value) -> Option<Self> {
         Some(match value {
+            Value::Null => Self::Null,
             Value::Bool(value) => Self::Bool(*value),
             Value::Int(number) => Self::Number(i128::from(*number)),
             Value::Uint(number) => Self::Number(i128::from(*number)),

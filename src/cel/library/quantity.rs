@@ -86,6 +86,10 @@ impl Quantity {
         Self { nanos: self.nanos.saturating_sub(other.nanos) }
     }
 
+    fn sign(&self) -> Ordering {
+        self.nanos.cmp(&0)
+    }
+
     fn as_int(&self) -> Option<i64> {
         (self.nanos % Self::ONE == 0).then(|| i64::try_from(self.nanos / Self::ONE).ok()).flatten()
     }
@@ -196,7 +200,7 @@ fn is_quantity(args: &[Value]) -> Outcome {
 
 fn sign(args: &[Value]) -> Outcome {
     match args {
-        [Value::Quantity(value)] => Ok(Value::Int(value.quantity.nanos.cmp(&0) as i64)),
+        [Value::Quantity(value)] => Ok(Value::Int(value.quantity.sign() as i64)),
         _ => Err(Failure::NoOverload),
     }
 }

@@ -61,8 +61,14 @@ pub(in crate::cel) fn parse(text: &str) -> Result<Version, String> {
     if text.is_empty() {
         return Err("Version string empty".to_owned());
     }
-    if text.splitn(3, '.').count() < 3 {
+    let parts: Vec<&str> = text.splitn(3, '.').collect();
+    let [major, minor, _] = parts.as_slice() else {
         return Err("No Major.Minor.Patch elements found".to_owned());
+    };
+    for (name, number) in [("major", major), ("minor", minor)] {
+        if !number.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(format!("Invalid character(s) found in {name} number {number:?}"));
+        }
     }
     Version::parse(text).map_err(|error| error.to_string())
 }
