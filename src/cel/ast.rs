@@ -10,6 +10,8 @@ pub(super) struct Expr {
     pub(super) kind: Kind,
     /// How many levels it has: everything that walks it is bounded by this.
     depth: u16,
+    /// How many expressions it is made of: macros repeat what they are used on.
+    size: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -92,19 +94,23 @@ pub(super) struct Fold {
 
 impl Expr {
     pub(super) fn new(at: Offset, kind: Kind) -> Self {
-        let below = match &kind {
-            Kind::Literal(_) | Kind::Ident(_) | Kind::Message(_) => 0,
-            Kind::Select(select) => select.operand.depth,
-            Kind::Call(call) => deepest(call.target.iter().chain(&call.args)),
-            Kind::List(elements) => deepest(elements.iter().map(|element| &element.value)),
-            Kind::Map(entries) => deepest(entries.iter().flat_map(|entry| [&entry.key, &entry.value])),
-            Kind::Fold(fold) => deepest([&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result]),
+        let (depth, size) = match &kind {
+            Kind::Literal(_) | Kind::Ident(_) | Kind::Message(_) => (0, 0),
+            Kind::Select(select) => extent([&select.operand]),
+            Kind::Call(call) => extent(call.target.iter().chain(&call.args)),
+            Kind::List(elements) => extent(elements.iter().map(|element| &element.value)),
+            Kind::Map(entries) => extent(entries.iter().flat_map(|entry| [&entry.key, &entry.value])),
+            Kind::Fold(fold) => extent([&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result]),
         };
-        Self { at, kind, depth: below.saturating_add(1) }
+        Self { at, kind, depth: depth.saturating_add(1), size: size.saturating_add(1) }
     }
 
     pub(super) fn depth(&self) -> u16 {
         self.depth
+    }
+
+    pub(super) fn size(&self) -> u32 {
+        self.size
     }
 
     pub(super) fn ident(at: Offset, name: impl Into<String>) -> Self {
@@ -145,6 +151,9 @@ impl Expr {
     }
 }
 
-fn deepest<'a>(expressions: impl IntoIterator<Item = &'a Expr>) -> u16 {
-    expressions.into_iter().map(Expr::depth).max().unwrap_or_default()
+/// How deep the deepest is, and how large all are together.
+fn extent<'a>(expressions: impl IntoIterator<Item = &'a Expr>) -> (u16, u32) {
+    expressions.into_iter().fold((0, 0), |(depth, size), expression| {
+        (depth.max(expression.depth), size.saturating_add(expression.size))
+    })
 }

@@ -75,7 +75,7 @@ impl Checker {
             Kind::Select(select) => self.select(expression, select),
             Kind::Call(call) => self.call(at, call),
             Kind::List(elements) => self.list(elements),
-            Kind::Map(entries) => self.map(entries),
+            Kind::Map(entries) => self.map(at, entries),
             Kind::Message(name) => {
                 self.flaw(at, undeclared(name));
                 Self::nothing()
@@ -314,7 +314,7 @@ impl Checker {
         (Checked::List(checked), Type::list(element))
     }
 
-    fn map(&mut self, entries: &[Entry]) -> Typed {
+    fn map(&mut self, at: Offset, entries: &[Entry]) -> Typed {
         let (mut joined_key, mut joined_value) = (None, None);
         let (mut keys, mut values) = (Vec::new(), Vec::new());
         let mut checked = Vec::new();
@@ -332,7 +332,12 @@ impl Checker {
         let value = joined_value.unwrap_or_else(|| Type::Variable(self.mapping.fresh(1)));
         self.pending.literal(keys);
         self.pending.literal(values);
-        (Checked::Map(checked), Type::map(key, value))
+        let map = Type::map(key, value);
+        if !self.mapping.finished(&map).is_small() {
+            self.flaw(at, "the type of the map is too large");
+            return Self::nothing();
+        }
+        (Checked::Map(checked), map)
     }
 
     fn fold(&mut self, fold: &Fold) -> Typed {

@@ -8,6 +8,9 @@ pub type Cost = u64;
 /// What one evaluation may come to.
 pub(super) const LIMIT: Cost = 1_000_000;
 
+/// How many values are visited to find the cost of visiting them.
+const MAX_TRAVERSED: u64 = 4 * LIMIT;
+
 /// What making a list costs.
 pub(super) const LIST: Cost = 10;
 
@@ -121,6 +124,11 @@ impl CallCost {
         }
     }
 
+    /// Whether the cost is only known afterwards.
+    pub(super) fn needs_result(self) -> bool {
+        matches!(self, Self::Joined | Self::NewList)
+    }
+
     /// The cost with these arguments; what failed has a place among them.
     pub(super) fn charge(self, args: &[Option<&Value>], result: Option<&Value>) -> Cost {
         let argument = |place: usize| args.get(place).copied().flatten();
@@ -135,7 +143,10 @@ impl CallCost {
             Self::Both => tenth(size(0) + size(1)),
             Self::Pattern => tenth(1 + size(0)) * size(1).div_ceil(4),
             Self::Contained => tenth(size(0)) * tenth(size(1)),
-            Self::Traversal => argument(0).map_or(1, traversal),
+            Self::Traversal => argument(0).map_or(1, |value| {
+                let mut left = MAX_TRAVERSED;
+                traversal(value, &mut left)
+            }),
             Self::Network { is_parsed, is_cidr } => {
                 let mask = if is_cidr { tenth(size(0)) + 1 } else { 0 };
                 let parse = if is_parsed { tenth(size(1)) } else { 0 };
@@ -194,13 +205,24 @@ fn size_in(value: Option<&Value>) -> u64 {
     }
 }
 
-fn traversal(value: &Value) -> Cost {
-    match value {
+/// Once through a value, until nothing is left of what may be visited: the same value can be in many.
+fn traversal(value: &Value, left: &mut u64) -> Cost {
+    let Some(rest) = left.checked_sub(1) else { return LIMIT + 1 };
+    *left = rest;
+    let parts: Box<dyn Iterator<Item = &Value>> = match value {
         // Rounded down, each one by itself.
-        Value::String(text) => text.len() as u64 / 10,
-        Value::Bytes(bytes) => bytes.len() as u64 / 10,
-        Value::List(list) => list.iter().map(traversal).sum(),
-        Value::Map(map) => map.iter().map(|(key, value)| traversal(key) + traversal(value)).sum(),
-        _ => 1,
+        Value::String(text) => return text.len() as u64 / 10,
+        Value::Bytes(bytes) => return bytes.len() as u64 / 10,
+        Value::List(list) => Box::new(list.iter()),
+        Value::Map(map) => Box::new(map.iter().flat_map(|(key, value)| [key, value])),
+        _ => return 1,
+    };
+    let mut sum = 0_u64;
+    for part in parts {
+        sum = sum.saturating_add(traversal(part, left));
+        if *left == 0 {
+            return LIMIT + 1;
+        }
     }
+    sum
 }

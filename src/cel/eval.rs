@@ -26,7 +26,10 @@ pub(super) enum Stop {
 
 impl From<Failure> for Stop {
     fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
+        match failure {
+            Failure::TooLarge => Self::CostLimit,
+            other => Self::Failed(other),
+        }
     }
 }
 
@@ -181,18 +184,18 @@ impl<'e> Evaluation<'e> {
             return Err(failure.into());
         }
         let args: Vec<Value> = args.into_iter().flatten().collect();
+        let seen: Vec<_> = args.iter().map(Some).collect();
+        // What would cost too much is not even begun.
+        if !call.cost.needs_result() {
+            self.charge(call.cost.charge(&seen, None))?;
+        }
         let outcome = match &call.pattern {
             Some(pattern) => library::run_pattern(&call.name, pattern, &args),
             None => call.declaration.run(&args),
         };
-        let cost = match call.cost {
-            CallCost::One => 1,
-            other => {
-                let seen: Vec<_> = args.iter().map(Some).collect();
-                other.charge(&seen, outcome.as_ref().ok())
-            }
-        };
-        self.charge(cost)?;
+        if call.cost.needs_result() && !matches!(outcome, Err(Failure::TooLarge)) {
+            self.charge(call.cost.charge(&seen, outcome.as_ref().ok()))?;
+        }
         Ok(outcome?)
     }
 

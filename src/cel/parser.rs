@@ -13,6 +13,9 @@ const MAX_NESTING: usize = 64;
 /// How many levels an expression may have: what checks, plans and evaluates it calls itself.
 const MAX_DEPTH: u16 = 250;
 
+/// How many expressions one may be made of, after macros are expanded.
+const MAX_SIZE: u32 = 100_000;
+
 /// Words that are no names.
 const RESERVED: [&str; 20] = [
     "as",
@@ -118,6 +121,9 @@ impl<'t> Parser<'t> {
                 expression.at,
                 format!("expression recursion limit exceeded: {MAX_DEPTH}"),
             ));
+        }
+        if expression.size() > MAX_SIZE {
+            return Err(Flaw::new(expression.at, format!("expression size limit exceeded: {MAX_SIZE}")));
         }
         Ok(expression)
     }

@@ -43,8 +43,8 @@ impl Planner {
                 let key = match self.node(index)? {
                     Node::Constant(value) if value.is_key() => StepKey::Constant(value),
                     Node::Constant(value) => return Err(Failure::invalid_key(&value)),
-                    Node::Path(path) => StepKey::Path(*path),
-                    other => StepKey::Path(Path::new(Root::Operand(other))),
+                    Node::Path(path) => StepKey::Path(Arc::new(*path)),
+                    other => StepKey::Path(Arc::new(Path::new(Root::Operand(other)))),
                 };
                 path.push(&Step { key, is_optional: *is_optional });
                 Node::Path(Box::new(path))
@@ -230,7 +230,8 @@ fn in_place(step: Node, slot: usize) -> Node {
                 && truthy.steps.is_empty()
                 && let Root::Operand(node) = &mut truthy.root
             {
-                *node = in_place(node.clone(), slot);
+                let step = std::mem::replace(node, Node::Constant(Value::Null));
+                *node = in_place(step, slot);
             }
             Node::Path(path)
         }

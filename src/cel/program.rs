@@ -84,7 +84,8 @@ pub(super) struct Step {
 #[derive(Debug, Clone)]
 pub(super) enum StepKey {
     Constant(Value),
-    Path(Path),
+    /// Shared by the branches of a choice.
+    Path(Arc<Path>),
 }
 
 #[derive(Debug, Clone)]

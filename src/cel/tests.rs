@@ -176,6 +176,40 @@ fn a_text_that_is_too_long_or_too_deep_is_refused() {
 }
 
 #[test]
+fn what_is_just_not_too_deep_is_evaluated() {
+    let chain = "1 + ".repeat(200) + "1 == 201";
+    let brackets = "(".repeat(60) + "true" + &")".repeat(60);
+    let folds = "[1].all(x, ".repeat(55) + "x == 1" + &")".repeat(55);
+    let choices = "false ? false : ".repeat(60) + "true";
+    assert_true(&[&chain, &brackets, &folds, &choices]);
+}
+
+#[test]
+fn what_repeats_itself_does_not_grow_beyond_all_bounds() {
+    let binds = |count: usize, value: fn(usize) -> String, body: &str| {
+        let bound: String = (1..count).map(|n| format!("cel.bind(v{n}, {}, ", value(n - 1))).collect();
+        format!("cel.bind(v0, [1], {bound}{body}{}", ")".repeat(count))
+    };
+    let limit = "operation cancelled: actual cost limit exceeded";
+    let pair: fn(usize) -> String = |n| format!("[v{n}, v{n}]");
+    assert_fails(&binds(50, pair, "v49 == v48 + [v48[0]] || v49 == [v48, v48, v48].slice(0, 2)"), "");
+    assert_fails(&binds(50, pair, "cel.bind(w, [v48, v48], v49 == w)"), limit);
+    assert_fails(&binds(50, pair, "v49.flatten(60).size() == 1"), limit);
+    assert_fails(&binds(50, pair, "'%s'.format([v49]) == ''"), limit);
+    assert_fails(&binds(50, pair, "v49.includes(1)"), limit);
+    assert_fails(&binds(50, |n| format!("v{n} + v{n}"), "v49.size() == 1"), limit);
+    assert_fails(&binds(50, |n| format!("{{v{n}: v{n}}}"), "true"), "too large");
+    let squared =
+        format!("cel.bind(s, '{}', s.replace('a', s).replace('a', s).size() == 1)", "a".repeat(2000));
+    assert_fails(&squared, limit);
+    assert_fails("sets.contains(lists.range(400000), lists.range(400000).reverse())", limit);
+    let chained = format!("optional.of(1){}.hasValue()", ".optMap(x, x)".repeat(40));
+    assert_fails(&chained, "limit exceeded");
+    let keys = "(true ? {0: 0} : {0: 1})[".repeat(40) + "0" + &"]".repeat(40) + " == 0";
+    assert_true(&[&keys]);
+}
+
+#[test]
 fn every_signature_is_understood() {
     let unknown = |of: &Type| *of == Type::Dyn;
     let may_be_unknown = ["dyn", "format", "flatten", "includes", "@includes"];

@@ -134,6 +134,21 @@ impl Type {
         }
     }
 
+    /// Whether it can be walked again and again: a map of a type to itself is twice as large as the type.
+    pub(super) fn is_small(&self) -> bool {
+        self.fits(&mut 1000)
+    }
+
+    fn fits(&self, left: &mut usize) -> bool {
+        let Some(rest) = left.checked_sub(1) else { return false };
+        *left = rest;
+        match self {
+            Self::List(inner) | Self::Optional(inner) | Self::Meta(inner) => inner.fits(left),
+            Self::Map(key, value) => key.fits(left) && value.fits(left),
+            _ => true,
+        }
+    }
+
     /// What an optional holds, or the type itself.
     pub(super) fn unwrap_optional(&self) -> (&Self, bool) {
         match self {

@@ -37,6 +37,8 @@ pub(super) enum Value {
 pub(super) enum Failure {
     /// No function takes such arguments.
     NoOverload,
+    /// It would take far more than the cost of an evaluation allows.
+    TooLarge,
     /// For any other reason.
     Because(Cow<'static, str>),
 }
@@ -59,10 +61,20 @@ impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoOverload => formatter.write_str("no such overload"),
+            Self::TooLarge => formatter.write_str("a value is too large"),
             Self::Because(reason) => formatter.write_str(reason),
         }
     }
 }
+
+/// The longest text that a function makes, in bytes: walking a longer one would cost too much.
+pub(super) const MAX_TEXT: usize = 16 << 20;
+
+/// The longest list that a function makes.
+pub(super) const MAX_ELEMENTS: usize = 1 << 20;
+
+/// How many values within values are compared: the same one can be in many.
+const MAX_COMPARED: usize = 1 << 20;
 
 /// What came of a function.
 pub(super) type Outcome = Result<Value, Failure>;
@@ -180,6 +192,12 @@ impl Value {
 
     /// Whether two values are equal. Kubernetes' own types refuse to be compared with others.
     pub(super) fn equals(&self, other: &Self) -> Result<bool, Failure> {
+        let mut budget = MAX_COMPARED;
+        self.equals_within(other, &mut budget)
+    }
+
+    fn equals_within(&self, other: &Self, budget: &mut usize) -> Result<bool, Failure> {
+        *budget = budget.checked_sub(1).ok_or(Failure::TooLarge)?;
         Ok(match (self, other) {
             (Self::Null, Self::Null) => true,
             (Self::Null, _) | (_, Self::Null) => false,
@@ -190,17 +208,18 @@ impl Value {
             (Self::Timestamp(one), Self::Timestamp(other)) => one == other,
             (Self::Type(one), Self::Type(other)) => one == other,
             (Self::List(one), Self::List(other)) => {
-                one.len() == other.len() && one.iter().zip(&**other).all(|(one, other)| may_equal(one, other))
+                one.len() == other.len() && may_equal(one.iter().zip(&**other), budget)?
             }
             (Self::Map(one), Self::Map(other)) => {
-                one.len() == other.len()
-                    && one
-                        .iter()
-                        .all(|(key, value)| other.get(key).is_some_and(|other| may_equal(value, other)))
+                let pairs = one.iter().map(|(key, value)| other.get(key).map(|other| (value, other)));
+                match pairs.collect::<Option<Vec<_>>>() {
+                    Some(pairs) if pairs.len() == other.len() => may_equal(pairs, budget)?,
+                    _ => false,
+                }
             }
             (Self::Optional(one), Self::Optional(other)) => match (one, other) {
                 (None, None) => true,
-                (Some(one), Some(other)) => return one.equals(other),
+                (Some(one), Some(other)) => return one.equals_within(other, budget),
                 _ => false,
             },
             (Self::Quantity(one), Self::Quantity(other)) => return one.equals(other),
@@ -230,9 +249,19 @@ impl Value {
     }
 }
 
-/// Whether nothing says that two values differ, not even a refusal to compare them.
-fn may_equal(one: &Value, other: &Value) -> bool {
-    one.equals(other) != Ok(false)
+/// Whether nothing says that two values of a pair differ, not even a refusal to compare them.
+fn may_equal<'v>(
+    pairs: impl IntoIterator<Item = (&'v Value, &'v Value)>,
+    budget: &mut usize,
+) -> Result<bool, Failure> {
+    for (one, other) in pairs {
+        match one.equals_within(other, budget) {
+            Ok(false) => return Ok(false),
+            Err(Failure::TooLarge) => return Err(Failure::TooLarge),
+            Ok(true) | Err(_) => {}
+        }
+    }
+    Ok(true)
 }
 
 /// The order of two numbers, if they are. One that calls itself no number has none.

@@ -3,7 +3,7 @@
 use std::{cmp::Ordering, sync::Arc};
 
 use super::Function;
-use crate::cel::value::{Failure, Outcome, Value};
+use crate::cel::value::{Failure, MAX_ELEMENTS, Outcome, Value};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function { name: "slice", overloads: &[("list_slice", "list(A).(int, int) -> list(A)")], run: slice },
@@ -86,17 +86,19 @@ fn flatten(args: &[Value]) -> Outcome {
         return Err(Failure::because("level must be non-negative"));
     }
     let mut flat = Vec::new();
-    flatten_into(&mut flat, list, depth);
+    flatten_into(&mut flat, list, depth)?;
     Ok(Value::List(Arc::new(flat)))
 }
 
-fn flatten_into(flat: &mut Vec<Value>, list: &[Value], depth: i64) {
+fn flatten_into(flat: &mut Vec<Value>, list: &[Value], depth: i64) -> Result<(), Failure> {
     for value in list {
         match value {
-            Value::List(inner) if depth > 0 => flatten_into(flat, inner, depth - 1),
+            Value::List(inner) if depth > 0 => flatten_into(flat, inner, depth - 1)?,
+            _ if flat.len() == MAX_ELEMENTS => return Err(Failure::TooLarge),
             other => flat.push(other.clone()),
         }
     }
+    Ok(())
 }
 
 fn sort(args: &[Value]) -> Outcome {

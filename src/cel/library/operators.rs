@@ -3,7 +3,7 @@
 use std::{cmp::Ordering, sync::Arc};
 
 use super::Function;
-use crate::cel::value::{Failure, Outcome, Value};
+use crate::cel::value::{Failure, MAX_ELEMENTS, Outcome, Value};
 
 macro_rules! ordering {
     ($name:literal, $prefix:literal, $run:expr) => {
@@ -200,6 +200,9 @@ pub(super) fn add(args: &[Value]) -> Outcome {
         [Value::Double(one), Value::Double(other)] => Ok(Value::Double(one + other)),
         [Value::String(one), Value::String(other)] => Ok(Value::string([&**one, &**other].concat())),
         [Value::Bytes(one), Value::Bytes(other)] => Ok(Value::Bytes([&**one, &**other].concat().into())),
+        [Value::List(one), Value::List(other)] if one.len() + other.len() > MAX_ELEMENTS => {
+            Err(Failure::TooLarge)
+        }
         [Value::List(one), Value::List(other)] => {
             let mut list = Arc::clone(one);
             Arc::make_mut(&mut list).extend(other.iter().cloned());

@@ -1,7 +1,7 @@
 //! Functions on texts: characters are counted, not bytes.
 
 use super::Function;
-use crate::cel::value::{Failure, Outcome, Value};
+use crate::cel::value::{Failure, MAX_TEXT, Outcome, Value};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function {
@@ -174,6 +174,11 @@ fn replace(args: &[Value]) -> Outcome {
         }
         _ => return Err(Failure::NoOverload),
     };
+    let most = if old.is_empty() { text.len() + 1 } else { text.len() / old.len() };
+    let times = usize::try_from(count).map_or(most, |count| count.min(most));
+    if text.len().saturating_add(times.saturating_mul(new.len())) > MAX_TEXT {
+        return Err(Failure::TooLarge);
+    }
     Ok(Value::string(match usize::try_from(count) {
         Ok(count) => text.replacen(&**old, new, count),
         Err(_) => text.replace(&**old, new),
@@ -242,7 +247,12 @@ fn join(args: &[Value]) -> Outcome {
             _ => None,
         })
         .collect();
-    Ok(Value::string(texts.ok_or(Failure::NoOverload)?.join(separator)))
+    let texts = texts.ok_or(Failure::NoOverload)?;
+    let length: usize = texts.iter().map(|text| text.len().saturating_add(separator.len())).sum();
+    if length > MAX_TEXT {
+        return Err(Failure::TooLarge);
+    }
+    Ok(Value::string(texts.join(separator)))
 }
 
 fn quote(args: &[Value]) -> Outcome {

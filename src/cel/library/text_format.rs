@@ -3,7 +3,7 @@
 use super::{Function, conversions::shown_double, time::shown_duration};
 use crate::cel::{
     types::Type,
-    value::{Failure, Outcome, Value},
+    value::{Failure, MAX_TEXT, Outcome, Value},
 };
 
 pub(super) const FUNCTIONS: &[Function] = &[Function {
@@ -82,13 +82,38 @@ fn format_values(args: &[Value]) -> Outcome {
             Part::Clause { kind, precision } => {
                 // As many values as clauses were made sure of above.
                 let Some(value) = values.next() else { break };
+                let mut left = MAX_TEXT;
+                if !fits(value, &mut left) {
+                    return Err(Failure::TooLarge);
+                }
                 let shown = formatted(kind, precision, value)
                     .ok_or_else(|| Failure::because(refusal(kind, value.type_name())))?;
                 text += &shown;
+                if text.len() > MAX_TEXT {
+                    return Err(Failure::TooLarge);
+                }
             }
         }
     }
     Ok(Value::string(text))
+}
+
+/// Whether a value can be shown with what is left of the room for it: the same value can be in many.
+fn fits(value: &Value, left: &mut usize) -> bool {
+    let own = match value {
+        Value::String(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        _ => 1,
+    };
+    match left.checked_sub(own) {
+        Some(rest) => *left = rest,
+        None => return false,
+    }
+    match value {
+        Value::List(list) => list.iter().all(|value| fits(value, left)),
+        Value::Map(map) => map.iter().all(|(key, value)| fits(key, left) && fits(value, left)),
+        _ => true,
+    }
 }
 
 /// Why a clause does not take a value.
