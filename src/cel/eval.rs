@@ -80,8 +80,12 @@ impl<'e> Evaluation<'e> {
             Node::Constant(value) => Ok(value.clone()),
             Node::Path(path) => {
                 let value = self.path(path);
-                let is_free = path.is_presence || matches!(path.root, Root::Choice { .. });
-                self.charged(Cost::from(!is_free), value)
+                let is_choice = matches!(path.root, Root::Choice { .. });
+                if is_choice && path.is_presence {
+                    // The reference takes back what it has never charged.
+                    self.cost = self.cost.saturating_sub(1);
+                }
+                self.charged(Cost::from(!is_choice && !path.is_presence), value)
             }
             Node::And(terms) => self.terms(terms, false),
             Node::Or(terms) => self.terms(terms, true),

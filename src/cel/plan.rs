@@ -35,7 +35,9 @@ impl Planner {
                 let mut path = self.path(operand)?;
                 let key = StepKey::Constant(Value::string(field.as_str()));
                 path.push(&Step { key, is_optional: *mode == SelectMode::Optional });
-                path.is_presence = *mode == SelectMode::Presence;
+                if *mode == SelectMode::Presence {
+                    path.ask_for_presence();
+                }
                 Node::Path(Box::new(path))
             }
             Checked::Index { operand, index, is_optional } => {
@@ -193,6 +195,15 @@ impl Node {
 }
 
 impl Path {
+    /// Behind a choice, each of its branches is asked.
+    fn ask_for_presence(&mut self) {
+        self.is_presence = true;
+        if let Root::Choice { truthy, falsy, .. } = &mut self.root {
+            truthy.ask_for_presence();
+            falsy.ask_for_presence();
+        }
+    }
+
     fn new(root: Root) -> Self {
         Self { root, steps: Vec::new(), is_presence: false }
     }

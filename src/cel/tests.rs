@@ -280,6 +280,14 @@ fn addresses_of_the_web_are_taken_apart() {
 }
 
 #[test]
+fn presence_is_asked_of_the_branch_that_is_chosen() {
+    assert_true(&[
+        "has((true ? {'a': 1} : {'b': 1}).a) && !has((false ? {'a': 1} : {'b': 1}).a)",
+        "!has((device.driver == '' ? dyn(1) : dyn('x')).a)",
+    ]);
+}
+
+#[test]
 fn optional_values_are_passed_through() {
     assert_true(&[
         "device.attributes['dra.example.com'].?nope.orValue(true)",

@@ -144,9 +144,9 @@ impl Value {
         }
     }
 
-    /// Whether something can be found by it.
+    /// Whether something can be selected by it.
     pub(super) fn is_key(&self) -> bool {
-        Key::of(self).is_some()
+        !matches!(self, Self::Null) && Key::of(self).is_some()
     }
 
     /// What it decides as the result of an expression, or why it does not.
