@@ -11,6 +11,7 @@ mod config;
 mod constraints;
 mod counters;
 mod error;
+mod expressions;
 mod features;
 mod model;
 mod node;
@@ -29,6 +30,7 @@ use k8s_openapi::api::{
 
 pub use self::{
     error::{Error, Interruption},
+    expressions::Expressions,
     features::{Channel, Features, Release},
     model::{
         Allocated, Attribute, Capacity, Claim, Consumption, CounterSet, Device, DeviceId, Mode, ModelError,

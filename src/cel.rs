@@ -32,7 +32,6 @@ pub use self::{
     cost::Cost,
     device::{Attribute, DeviceInput},
     error::{CompileError, Flaws, RuntimeError},
-    library::{NoQuantity, Quantity},
 };
 use self::{eval::Stop, program::Node, types::Type};
 

@@ -20,7 +20,8 @@ pub(super) fn resolve(
             (names, Release::V1_36) => chosen.iter().filter(|want| is_named(names, want)).count(),
             (names, Release::V1_37) => usize::from(chosen.iter().any(|want| is_named(names, want))),
         };
-        let entry = entry("FromClaim", own.requests.clone(), own.opaque.clone());
+        let named = own.requests.clone().filter(|names| !names.is_empty());
+        let entry = entry("FromClaim", named, own.opaque.clone());
         config.extend(std::iter::repeat_n(entry, times));
     }
     if release >= Release::V1_37 {

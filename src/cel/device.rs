@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     error::RuntimeError,
-    library::{Quantity, QuantityValue, parse_version},
+    library::{QuantityValue, parse_version},
     value::{Map, Value},
 };
+use crate::device::Amount;
 
 /// What expressions see of a device. Names are `domain/name`, or `name` in the domain of the driver.
 #[derive(Debug, Clone, Copy)]
@@ -16,7 +17,7 @@ pub struct DeviceInput<'d> {
     /// What it is.
     pub attributes: &'d BTreeMap<String, Attribute>,
     /// How much of it there is.
-    pub capacity: &'d BTreeMap<String, Quantity>,
+    pub capacity: &'d BTreeMap<String, Amount>,
     /// Whether several claims can have it at the same time, if that is said.
     pub allow_multiple_allocations: Option<bool>,
 }
@@ -226,6 +227,6 @@ impl Attribute {
     }
 }
 
-fn capacity_value(quantity: &Quantity) -> Value {
+fn capacity_value(quantity: &Amount) -> Value {
     Value::Quantity(Arc::new(QuantityValue::given(quantity.clone())))
 }

@@ -22,7 +22,6 @@ mod url;
 
 use std::{collections::HashMap, sync::LazyLock};
 
-pub use self::quantity::{NoQuantity, Quantity};
 pub(super) use self::{
     conversions::is_conversion,
     format::Format,

@@ -9,7 +9,10 @@ use std::{
 
 use serde::Deserialize;
 
-use crate::cel::{Attribute, DeviceInput, Environment, Features, Quantity, RuntimeError, Version, compile};
+use crate::{
+    cel::{Attribute, DeviceInput, Environment, Features, RuntimeError, Version, compile},
+    device::Amount,
+};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -99,7 +102,7 @@ impl Row {
         let attributes = self.attributes.iter().flatten();
         let attributes = attributes.map(|(name, value)| (name.clone(), value.attribute())).collect();
         let capacity = self.capacity.iter().flatten();
-        let capacity: BTreeMap<String, Quantity> =
+        let capacity: BTreeMap<String, Amount> =
             capacity.map(|(name, capacity)| (name.clone(), capacity.value.parse().unwrap())).collect();
         let device = DeviceInput {
             driver: &self.driver,
