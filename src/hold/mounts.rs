@@ -158,16 +158,21 @@ pub(super) fn table() -> io::Result<Vec<Mounted>> {
 
 /// What is mounted in each namespace of this machine, by a process that sees it.
 pub(super) fn all_tables() -> io::Result<Vec<(PathBuf, Vec<Mounted>)>> {
+    all_tables_in(Path::new("/proc"))
+}
+
+fn all_tables_in(processes: &Path) -> io::Result<Vec<(PathBuf, Vec<Mounted>)>> {
     let (mut namespaces, mut tables) = (HashSet::new(), Vec::new());
-    for process in fs::read_dir("/proc")? {
+    for process in fs::read_dir(processes)? {
         let process = process?.path();
-        // Those that end while we look have nothing mounted.
         let Ok(namespace) = fs::read_link(process.join("ns/mnt")) else { continue };
-        if namespaces.insert(namespace)
-            && let Ok(table) = table_of(&process)
-        {
-            tables.push((process, table));
+        if namespaces.contains(&namespace) {
+            continue;
         }
+        // One that ends while we look can tell nothing; another of its namespace can.
+        let Ok(table) = table_of(&process) else { continue };
+        namespaces.insert(namespace);
+        tables.push((process, table));
     }
     Ok(tables)
 }
@@ -240,5 +245,21 @@ mod tests {
             master,
         });
         assert_eq!(table, expected);
+    }
+
+    #[test]
+    fn a_process_that_ends_does_not_hide_its_namespace() {
+        let processes = tempfile::TempDir::new().unwrap();
+        for process in 1..=20 {
+            let folder = processes.path().join(process.to_string());
+            fs::create_dir_all(folder.join("ns")).unwrap();
+            std::os::unix::fs::symlink("mnt:[1]", folder.join("ns/mnt")).unwrap();
+            if process == 20 {
+                fs::write(folder.join("mountinfo"), "40 35 0:55 / /run/x ro shared:5 - tmpfs tmpfs ro\n")
+                    .unwrap();
+            }
+        }
+        let tables = all_tables_in(processes.path()).unwrap();
+        assert_eq!(tables.iter().map(|(_, table)| table.len()).collect::<Vec<_>>(), [1]);
     }
 }

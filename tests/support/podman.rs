@@ -3,10 +3,12 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
+    os::fd::AsFd,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
 };
 
+use nix::poll::{PollFd, PollFlags, poll};
 use tempfile::TempDir;
 
 use super::driver::Machine;
@@ -25,6 +27,8 @@ const SCRIPT: &str = r#"
     exec podman --root /run/storage --runroot /run/storage-run --runtime runc --cgroup-manager=cgroupfs run --rm \
       --network=host --ulimit nofile=1000:1000 --ulimit nproc=1000:1000 --env PATH=/bin --volume "$folder:/shared" "$@"
 "#;
+
+const SILENCE: u16 = 60_000;
 
 /// A container that runs.
 pub struct Container {
@@ -49,9 +53,13 @@ impl Container {
         Self { child, output, shared }
     }
 
-    /// The next line that it prints.
+    /// The next line that it prints; one that prints nothing for long is stuck.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
+        if self.output.buffer().is_empty() {
+            let mut ready = [PollFd::new(self.output.get_ref().as_fd(), PollFlags::POLLIN)];
+            assert_eq!(poll(&mut ready, SILENCE), Ok(1), "the container has printed nothing for a minute");
+        }
         self.output.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
