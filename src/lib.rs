@@ -10,6 +10,7 @@
 //! - [`cluster`]: the way to a cluster's API server.
 //! - [`api_version`]: which version of the API a cluster speaks.
 //! - [`allocate`]: which devices a claim would get, as the scheduler decides it.
+//! - [`objects`]: claims, classes and slices from files.
 //! - [`claims`]: where claims come from, and what one of them gives to this node.
 //! - [`prepare`]: the life of a claim on this node, and its journal.
 //! - [`metadata`]: the documents that containers read about their devices.
@@ -44,6 +45,7 @@ pub mod kubelet;
 mod memory;
 pub mod metadata;
 pub mod node;
+pub mod objects;
 pub mod observe;
 pub mod prepare;
 mod privilege;
