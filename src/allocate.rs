@@ -13,6 +13,7 @@ mod counters;
 mod error;
 mod expressions;
 mod features;
+mod inspect;
 mod model;
 mod node;
 mod pools;
@@ -29,12 +30,17 @@ use k8s_openapi::api::{
 };
 
 pub use self::{
-    error::{Error, Interruption},
+    counters::Shortage,
+    error::{CapacityFlaw, Error, Interruption, RequestFlaw},
     expressions::Expressions,
     features::{Channel, Features, Release},
+    inspect::{
+        InspectedDevice, InspectedPool, InspectedWant, Inspection, Obstacle, Owner, PoolCondition, Selector,
+        inspect,
+    },
     model::{
-        Allocated, Attribute, Capacity, Claim, Consumption, CounterSet, Device, DeviceId, Mode, ModelError,
-        Placement, Policy, Range, Request, Slice, Want, Wanted,
+        Allocated, Attribute, Capacity, Claim, Consumption, CounterSet, Device, DeviceId, Held, Mode,
+        ModelError, Placement, Policy, Range, Request, Slice, Want, Wanted,
     },
     selectors::{Cel, CelError, DeviceView},
     taints::tainted,

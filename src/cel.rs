@@ -22,16 +22,19 @@ mod place;
 mod plan;
 mod program;
 mod similar;
+mod trace;
 mod types;
 mod value;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::similar::similar;
 pub use self::{
     cost::Cost,
-    device::{Attribute, DeviceInput},
+    device::{Attribute, DeviceInput, Side},
     error::{CompileError, Flaws, RuntimeError},
+    trace::{Reason, Reference, Seen, Trace},
 };
 use self::{eval::Stop, program::Node, types::Type};
 

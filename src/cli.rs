@@ -1,7 +1,10 @@
 //! The command line: one file a subcommand, each of which parses, calls and prints.
 
+mod allocate;
 mod devices;
+mod explain;
 mod hold;
+mod inputs;
 mod metadata;
 mod node;
 mod open;
@@ -11,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{cluster, config, device::NodeName, discover, inventory, observe};
+use crate::{cluster, config, device::NodeName, discover, inventory, objects, observe, question};
 
 /// Devices for Kubernetes Dynamic Resource Allocation.
 #[derive(Debug, Parser)]
@@ -24,6 +27,8 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Devices(devices::Devices),
+    Allocate(allocate::Allocate),
+    Explain(explain::Explain),
     Node(Box<node::Node>),
     Metadata(metadata::Metadata),
     Hold(hold::Hold),
@@ -56,6 +61,14 @@ enum Error {
     Hold(#[from] crate::hold::Error),
     #[error("{0}\nfix: --place names the folder where metadata are seen")]
     Reader(#[from] crate::reader::Error),
+    #[error(transparent)]
+    Objects(#[from] objects::Error),
+    #[error("{0}\nfix: --kubeconfig names the cluster; its user must be allowed to list what is read")]
+    ClusterObjects(#[from] objects::ClusterError),
+    #[error("{0}\nfix: -f names files with claims, --claim one of them or of the cluster")]
+    Question(#[from] question::Error),
+    #[error("pod {pod} uses no claim, or its claims are not made yet")]
+    NoClaims { pod: String },
     #[error("cannot write the output: {0}")]
     Output(#[source] std::io::Error),
     #[error("cannot start: {0}")]
@@ -70,12 +83,16 @@ impl Error {
             | Self::Config(_)
             | Self::Discover(_)
             | Self::HostName { .. }
+            | Self::Objects(_)
+            | Self::Question(_)
+            | Self::NoClaims { .. }
             | Self::Log(_) => ExitCode::from(2),
             Self::Inventory(_)
             | Self::Node(_)
             | Self::Hold(_)
             | Self::Reader(_)
             | Self::Cluster(_)
+            | Self::ClusterObjects(_)
             | Self::Output(_)
             | Self::Start(_) => ExitCode::FAILURE,
         }
@@ -106,15 +123,18 @@ fn node_name(given: Option<&NodeName>) -> Result<NodeName, Error> {
 #[must_use]
 pub fn run() -> ExitCode {
     let Cli { command } = Cli::parse();
+    let done = |()| ExitCode::SUCCESS;
     let outcome = match command {
-        Command::Devices(devices) => devices.run(),
-        Command::Node(node) => node.run(),
-        Command::Metadata(metadata) => metadata.run(),
-        Command::Hold(hold) => hold.run(),
-        Command::Open(open) => open.run(),
+        Command::Devices(devices) => devices.run().map(done),
+        Command::Allocate(allocate) => allocate.run(),
+        Command::Explain(explain) => explain.run(),
+        Command::Node(node) => node.run().map(done),
+        Command::Metadata(metadata) => metadata.run().map(done),
+        Command::Hold(hold) => hold.run().map(done),
+        Command::Open(open) => open.run().map(done),
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             output::complain(format_args!("error: {error}"));
             error.exit_code()

@@ -11,6 +11,8 @@
 //! - [`api_version`]: which version of the API a cluster speaks.
 //! - [`allocate`]: which devices a claim would get, as the scheduler decides it.
 //! - [`objects`]: claims, classes and slices from files.
+//! - [`question`]: what the allocator is asked.
+//! - [`explain`]: why a claim gets its devices, or none.
 //! - [`claims`]: where claims come from, and what one of them gives to this node.
 //! - [`prepare`]: the life of a claim on this node, and its journal.
 //! - [`metadata`]: the documents that containers read about their devices.
@@ -38,6 +40,7 @@ pub mod config;
 pub mod device;
 pub mod discover;
 pub mod exhibit;
+pub mod explain;
 pub mod fs;
 pub mod hold;
 pub mod inventory;
@@ -50,6 +53,7 @@ pub mod observe;
 pub mod prepare;
 mod privilege;
 pub mod publish;
+pub mod question;
 pub mod reader;
 #[cfg(test)]
 mod recorded;

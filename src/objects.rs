@@ -3,6 +3,8 @@
 //! [`Objects::read`] takes YAML of several documents and JSON, single objects and lists, in every served version
 //! of `resource.k8s.io`. What it has no use for is passed over, so that whole manifests can be given.
 
+mod cluster;
+
 use std::{
     fs,
     io::{self, Read},
@@ -15,6 +17,8 @@ use k8s_openapi::api::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+
+pub use self::cluster::{ClusterError, claims_of_pod};
 
 /// The group whose versions differ.
 const GROUP: &str = "resource.k8s.io/";
@@ -99,10 +103,22 @@ impl Objects {
     }
 
     fn add(&mut self, path: &Path, mut object: Value) -> Result<(), Error> {
-        if let Some(items) = object.get_mut("items").and_then(Value::as_array_mut) {
-            return std::mem::take(items).into_iter().try_for_each(|item| self.add(path, item));
-        }
         let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+        if let Some(items) = object.get_mut("items").and_then(Value::as_array_mut) {
+            let items = std::mem::take(items);
+            let kind = text(object.get("kind")).strip_suffix("List").unwrap_or_default().to_owned();
+            let version = text(object.get("apiVersion"));
+            return items.into_iter().try_for_each(|mut item| {
+                // What a list of one kind says once holds for all in it.
+                if !kind.is_empty()
+                    && let Some(item) = item.as_object_mut()
+                {
+                    item.entry("kind").or_insert_with(|| Value::from(kind.as_str()));
+                    item.entry("apiVersion").or_insert_with(|| Value::from(version.as_str()));
+                }
+                self.add(path, item)
+            });
+        }
         let (kind, version) = (text(object.get("kind")), text(object.get("apiVersion")));
         if let Some(version) = version.strip_prefix(GROUP) {
             raise(&kind, version, &mut object);
@@ -226,8 +242,8 @@ spec:
         assert!(requests[1].first_available.is_some());
         let devices = objects.slices[0].spec.devices.as_ref().unwrap();
         assert!(devices[0].attributes.as_ref().unwrap().contains_key("model"));
-        let json = r#"{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSliceList", "items": []}"#;
-        assert!(parse(json).unwrap().slices.is_empty());
+        let json = r#"{"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClassList", "items": [{"metadata": {"name": "c"}, "spec": {}}]}"#;
+        assert_eq!(parse(json).unwrap().classes.len(), 1);
     }
 
     #[test]

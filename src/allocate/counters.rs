@@ -59,6 +59,19 @@ struct Counter {
     taken: Option<Amount>,
 }
 
+/// A counter of which there is not enough.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shortage<'a> {
+    /// The set of the counter.
+    pub counter_set: &'a str,
+    /// The counter.
+    pub counter: &'a str,
+    /// What the device needs of it.
+    pub needed: Amount,
+    /// What allocated devices leave of it.
+    pub left: Amount,
+}
+
 impl<'a> Ledger<'a> {
     /// Counts what allocated devices of the pool take, on whichever node they are.
     pub(super) fn open(pool: &Usable<'a>, allocated: &Allocated<'_>) -> Self {
@@ -141,6 +154,21 @@ impl<'a> Ledger<'a> {
             self.give_back(consumes);
         }
         is_enough
+    }
+
+    /// The first counter of which a device needs more than allocated devices leave.
+    pub(super) fn shortage(&self, consumes: &[Consumption<'a>]) -> Option<Shortage<'a>> {
+        consumes.iter().find_map(|consumption| {
+            consumption.counters.iter().find_map(|(name, needed)| {
+                let counter = self.counters.get(&(consumption.counter_set, *name))?;
+                (self.is_overdrawn || counter.available < *needed).then(|| Shortage {
+                    counter_set: consumption.counter_set,
+                    counter: name,
+                    needed: needed.clone(),
+                    left: counter.available.clone(),
+                })
+            })
+        })
     }
 
     /// Undoes a take.

@@ -7,7 +7,7 @@ use std::{
 
 use super::{Attribute, Cel, CelError, DeviceView, Features, Release};
 use crate::{
-    cel::{self, DeviceInput, Environment, Program},
+    cel::{self, DeviceInput, Environment, Program, Reason, Trace},
     device::Amount,
 };
 
@@ -54,24 +54,25 @@ impl Expressions {
     }
 }
 
+impl Expressions {
+    /// An expression that can be asked for its reasons; nothing if it is none.
+    #[must_use]
+    pub fn trace(&self, expression: &str) -> Option<Trace> {
+        Trace::new(expression, self.features)
+    }
+
+    /// Why an expression does not choose a device.
+    #[must_use]
+    pub fn why_not(trace: &Trace, device: &DeviceView<'_>) -> Reason {
+        on(device, |input| trace.why_not(input))
+    }
+}
+
 impl Cel for Expressions {
     fn matches(&self, expression: &str, device: &DeviceView<'_>) -> Result<bool, CelError> {
         self.with(expression, |program| {
-            let attributes: BTreeMap<String, cel::Attribute> =
-                device.attributes.iter().map(|(name, value)| ((*name).to_owned(), seen(value))).collect();
-            let capacity: BTreeMap<String, Amount> = device
-                .capacity
-                .iter()
-                .map(|(name, capacity)| ((*name).to_owned(), capacity.value.clone()))
-                .collect();
-            let input = DeviceInput {
-                driver: device.driver,
-                attributes: &attributes,
-                capacity: &capacity,
-                allow_multiple_allocations: Some(device.allow_multiple_allocations),
-            };
-            let (matches, _) =
-                program.matches(&input).map_err(|error| CelError::Runtime(error.to_string()))?;
+            let (matches, _) = on(device, |input| program.matches(input))
+                .map_err(|error| CelError::Runtime(error.to_string()))?;
             Ok(matches)
         })
     }
@@ -79,6 +80,20 @@ impl Cel for Expressions {
     fn attribute(&self, _: &str, _: &DeviceView<'_>) -> Result<Attribute<'static>, CelError> {
         Err(CelError::Compile(String::from("derived attributes are not evaluated here")))
     }
+}
+
+/// Does something with what expressions see of a device.
+fn on<T>(device: &DeviceView<'_>, work: impl FnOnce(&DeviceInput<'_>) -> T) -> T {
+    let attributes: BTreeMap<String, cel::Attribute> =
+        device.attributes.iter().map(|(name, value)| ((*name).to_owned(), seen(value))).collect();
+    let capacity: BTreeMap<String, Amount> =
+        device.capacity.iter().map(|(name, capacity)| ((*name).to_owned(), capacity.value.clone())).collect();
+    work(&DeviceInput {
+        driver: device.driver,
+        attributes: &attributes,
+        capacity: &capacity,
+        allow_multiple_allocations: Some(device.allow_multiple_allocations),
+    })
 }
 
 /// What an expression sees of an attribute.

@@ -62,6 +62,45 @@ impl Features {
         }
     }
 
+    /// The gates by name.
+    pub const GATES: [&'static str; 11] = [
+        "DRAAdminAccess",
+        "DRADeviceCompatibilityGroups",
+        "DRAConsumableCapacity",
+        "DRADerivedAttributes",
+        "DRADeviceBindingConditions",
+        "DRADeviceTaints",
+        "DRAFractionalCapacityRange",
+        "DRAListTypeAttributes",
+        "DRAOptionalNodeOperations",
+        "DRAPartitionableDevices",
+        "DRAPrioritizedList",
+    ];
+
+    /// Whether a gate is on, if it is one.
+    #[must_use]
+    pub fn gate(mut self, name: &str) -> Option<bool> {
+        self.gate_mut(name).map(|gate| *gate)
+    }
+
+    /// A gate by name.
+    pub fn gate_mut(&mut self, name: &str) -> Option<&mut bool> {
+        Some(match name {
+            "DRAAdminAccess" => &mut self.admin_access,
+            "DRADeviceCompatibilityGroups" => &mut self.compatibility_groups,
+            "DRAConsumableCapacity" => &mut self.consumable_capacity,
+            "DRADerivedAttributes" => &mut self.derived_attributes,
+            "DRADeviceBindingConditions" => &mut self.binding_conditions,
+            "DRADeviceTaints" => &mut self.device_taints,
+            "DRAFractionalCapacityRange" => &mut self.fractional_capacity_range,
+            "DRAListTypeAttributes" => &mut self.list_type_attributes,
+            "DRAOptionalNodeOperations" => &mut self.optional_node_operations,
+            "DRAPartitionableDevices" => &mut self.partitionable_devices,
+            "DRAPrioritizedList" => &mut self.prioritized_list,
+            _ => return None,
+        })
+    }
+
     /// The allocator that the scheduler would take.
     #[must_use]
     pub fn channel(&self) -> Channel {

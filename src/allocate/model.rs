@@ -1,5 +1,6 @@
 //! What the allocator looks at, made of the objects of the API with their quantities read once.
 
+mod held;
 mod read;
 
 use std::{
@@ -13,8 +14,8 @@ use k8s_openapi::api::{
     resource::v1::{DeviceClaimConfiguration, DeviceConstraint, DeviceTaint, DeviceToleration},
 };
 
-pub use self::read::ModelError;
 pub(super) use self::read::expressions;
+pub use self::{held::Held, read::ModelError};
 use crate::device::Amount;
 
 /// Who a device is.

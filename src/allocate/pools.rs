@@ -7,7 +7,11 @@ use std::{
 
 use k8s_openapi::api::core::v1::Node;
 
-use super::{Cluster, CounterSet, Device, DeviceId, Error, Release, Slice, node};
+use super::{
+    Cluster, CounterSet, Device, DeviceId, Error, Release, Slice,
+    inspect::{InspectedPool, PoolCondition},
+    node,
+};
 
 /// All pools of a node.
 #[derive(Debug)]
@@ -65,7 +69,17 @@ pub(super) struct Candidate<'a> {
     pub(super) is_allocated: bool,
 }
 
-impl Pool<'_> {
+impl<'a> Pool<'a> {
+    /// As it is shown.
+    pub(super) fn inspected(&self) -> InspectedPool<'a> {
+        let condition = match self.state {
+            State::Usable(_) => PoolCondition::Usable,
+            State::Incomplete => PoolCondition::Incomplete,
+            State::Invalid => PoolCondition::Invalid,
+        };
+        InspectedPool { driver: self.driver, name: self.name, condition }
+    }
+
     /// Driver and name.
     pub(super) fn id(&self) -> String {
         format!("{}/{}", self.driver, self.name)

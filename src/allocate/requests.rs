@@ -62,6 +62,11 @@ impl<'a> CheckedWant<'a> {
         self.parent.map(|_| self.want.name)
     }
 
+    /// What its class demands.
+    pub(super) fn class_selectors(&self) -> &[Option<&'a str>] {
+        &self.class_selectors
+    }
+
     /// What results and configurations call it.
     pub(super) fn full_name(&self) -> String {
         match self.parent {

@@ -6,7 +6,15 @@ use k8s_openapi::api::resource::v1::{
 
 /// Whether a taint keeps a device away. Effects that are not known keep nothing away.
 pub(super) fn prevent(taints: &[DeviceTaint], tolerations: &[DeviceToleration]) -> bool {
-    taints.iter().any(|taint| {
+    preventing(taints, tolerations).is_some()
+}
+
+/// The first taint that keeps a device away.
+pub(super) fn preventing<'t>(
+    taints: &'t [DeviceTaint],
+    tolerations: &[DeviceToleration],
+) -> Option<&'t DeviceTaint> {
+    taints.iter().find(|taint| {
         matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute")
             && !tolerations.iter().any(|toleration| tolerates(toleration, taint))
     })

@@ -1,12 +1,19 @@
 //! What an expression says, after macros are expanded.
 
+use std::ops::Range;
+
 /// Where an expression begins in its text, in bytes.
 pub(super) type Offset = usize;
+
+/// The part of the text that an expression is, in bytes.
+pub(super) type Span = Range<Offset>;
 
 /// One expression with the place that messages point at.
 #[derive(Debug, Clone)]
 pub(super) struct Expr {
     pub(super) at: Offset,
+    /// Empty where a macro made it up.
+    pub(super) span: Span,
     pub(super) kind: Kind,
     /// How many levels it has: everything that walks it is bounded by this.
     depth: u16,
@@ -102,7 +109,13 @@ impl Expr {
             Kind::Map(entries) => extent(entries.iter().flat_map(|entry| [&entry.key, &entry.value])),
             Kind::Fold(fold) => extent([&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result]),
         };
-        Self { at, kind, depth: depth.saturating_add(1), size: size.saturating_add(1) }
+        Self { at, span: at..at, kind, depth: depth.saturating_add(1), size: size.saturating_add(1) }
+    }
+
+    /// The same, with the part of the text that it is.
+    pub(super) fn spanning(mut self, span: Span) -> Self {
+        self.span = span;
+        self
     }
 
     pub(super) fn depth(&self) -> u16 {

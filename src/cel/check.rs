@@ -10,7 +10,7 @@ use super::{
     error::Flaw,
     library::{self, Declaration, Overload},
     literals::{self, Pending},
-    similar::similar,
+    similar::did_you_mean,
     types::{Mapping, Object, Type, most_general},
 };
 
@@ -100,7 +100,7 @@ impl Checker {
             return found;
         }
         let known = self.scope.iter().map(|(name, _, _)| name.as_str()).chain(["device"]);
-        let hint = similar(name, known);
+        let hint = did_you_mean(name, known);
         self.flaws.push(Flaw::new(at, undeclared(name)).with_hint(hint));
         Self::nothing()
     }
@@ -157,7 +157,7 @@ impl Checker {
                     Object::Device => &["driver", "attributes", "capacity", "allowMultipleAllocations"],
                     _ => &[],
                 };
-                let hint = similar(field, known.iter().copied().filter(|known| *known != field));
+                let hint = did_you_mean(field, known.iter().copied().filter(|known| *known != field));
                 self.flaws.push(Flaw::new(at, format!("undefined field '{field}'")).with_hint(hint));
                 Type::Error
             }
@@ -198,7 +198,7 @@ impl Checker {
     }
 
     fn undeclared_function(&mut self, at: Offset, name: &str) -> Typed {
-        let hint = similar(name, library::names().filter(|known| *known != name));
+        let hint = did_you_mean(name, library::names().filter(|known| *known != name));
         self.flaws.push(Flaw::new(at, undeclared(name)).with_hint(hint));
         Self::nothing()
     }
@@ -247,7 +247,12 @@ impl Checker {
                 _ => format!("({})", types.join(", ")),
             };
             let message = format!("found no matching overload for '{function}' applied to '{signature}'");
-            self.flaw(at, message);
+            let hint = types
+                .iter()
+                .any(|name| *name == Object::Quantity.name())
+                .then(|| comparing(function))
+                .flatten();
+            self.flaws.push(Flaw::new(at, message).with_hint(hint));
             return Self::nothing();
         };
         let overload = match ids.as_slice() {
@@ -386,6 +391,16 @@ impl Checker {
             let (expected, found) = (self.mapping.substitute(expected), self.mapping.substitute(found));
             self.flaw(at, mismatch(&expected, &found));
         }
+    }
+}
+
+/// How quantities are compared, for whoever has tried it otherwise.
+fn comparing(function: &str) -> Option<String> {
+    let operator = function.trim_matches('_');
+    match operator {
+        "==" | "!=" => Some(format!("write {operator} quantity(\"…\")")),
+        "<" | "<=" | ">" | ">=" => Some(format!("write .compareTo(quantity(\"…\")) {operator} 0")),
+        _ => None,
     }
 }
 

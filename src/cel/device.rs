@@ -105,9 +105,11 @@ impl Attribute {
 }
 
 /// The two groups of names that a device has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Side {
+    /// What it is.
     Attributes,
+    /// How much of it there is.
     Capacity,
 }
 

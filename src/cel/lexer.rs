@@ -1,6 +1,9 @@
 //! Text to tokens.
 
-use super::{ast::Offset, error::Flaw};
+use super::{
+    ast::{Offset, Span},
+    error::Flaw,
+};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Token<'t> {
@@ -37,7 +40,7 @@ const SYMBOLS: [&str; 24] = [
 ];
 
 /// All tokens of a text, the last of which is its end.
-pub(super) fn tokens(text: &str) -> Result<Vec<(Offset, Token<'_>)>, Flaw> {
+pub(super) fn tokens(text: &str) -> Result<Vec<(Span, Token<'_>)>, Flaw> {
     let mut lexer = Lexer { text, at: 0 };
     let mut tokens = Vec::new();
     loop {
@@ -45,7 +48,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(Offset, Token<'_>)>, Flaw> {
         let start = lexer.at;
         let token = lexer.token()?;
         let is_end = token == Token::End;
-        tokens.push((start, token));
+        tokens.push((start..lexer.at, token));
         if is_end {
             return Ok(tokens);
         }

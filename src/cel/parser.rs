@@ -1,7 +1,7 @@
 //! Tokens to an expression.
 
 use super::{
-    ast::{Element, Entry, Expr, Kind, Literal, Offset, SelectMode},
+    ast::{Element, Entry, Expr, Kind, Literal, Offset, SelectMode, Span},
     error::Flaw,
     lexer::{self, Token},
     macros,
@@ -67,7 +67,7 @@ pub(super) fn parse(text: &str) -> Result<Expr, Flaw> {
 
 struct Parser<'t> {
     /// The last one is the end, and is never passed.
-    tokens: Vec<(Offset, Token<'t>)>,
+    tokens: Vec<(Span, Token<'t>)>,
     next: usize,
     nesting: usize,
 }
@@ -82,7 +82,13 @@ impl<'t> Parser<'t> {
     }
 
     fn at(&self) -> Offset {
-        self.tokens[self.next].0
+        self.tokens[self.next].0.start
+    }
+
+    /// From where something began to what was passed last.
+    fn since(&self, start: Offset) -> Span {
+        let end = self.next.checked_sub(1).map_or(start, |last| self.tokens[last].0.end);
+        start..end.max(start)
     }
 
     fn advance(&mut self) -> Token<'t> {
@@ -134,6 +140,7 @@ impl<'t> Parser<'t> {
             let message = format!("expression recursion limit exceeded: {MAX_NESTING}");
             return Err(Flaw::new(self.at(), message));
         }
+        let start = self.at();
         let condition =
             self.logical("||", "_||_", |parser| parser.logical("&&", "_&&_", |parser| parser.operators(0)))?;
         let expression = match self.take("?") {
@@ -142,7 +149,8 @@ impl<'t> Parser<'t> {
                 let truthy = self.logical("||", "_||_", |p| p.logical("&&", "_&&_", |p| p.operators(0)))?;
                 self.expect(":")?;
                 let falsy = self.expression()?;
-                Self::built(Expr::call(at, "_?_:_", vec![condition, truthy, falsy]))?
+                let choice = Expr::call(at, "_?_:_", vec![condition, truthy, falsy]);
+                Self::built(choice.spanning(self.since(start)))?
             }
         };
         self.nesting -= 1;
@@ -155,6 +163,7 @@ impl<'t> Parser<'t> {
         function: &str,
         operand: impl Fn(&mut Self) -> Result<Expr, Flaw>,
     ) -> Result<Expr, Flaw> {
+        let start = self.at();
         let first = operand(self)?;
         if !self.is_next(symbol) {
             return Ok(first);
@@ -164,11 +173,12 @@ impl<'t> Parser<'t> {
         while self.take(symbol).is_some() {
             terms.push(operand(self)?);
         }
-        Self::built(Expr::call(at, function, terms))
+        Self::built(Expr::call(at, function, terms).spanning(self.since(start)))
     }
 
     fn operators(&mut self, level: usize) -> Result<Expr, Flaw> {
         let Some(operators) = OPERATORS.get(level) else { return self.unary() };
+        let start = self.at();
         let mut left = self.operators(level + 1)?;
         loop {
             let next = match self.peek() {
@@ -182,7 +192,7 @@ impl<'t> Parser<'t> {
             let at = self.at();
             self.advance();
             let right = self.operators(level + 1)?;
-            left = Self::built(Expr::call(at, function, vec![left, right]))?;
+            left = Self::built(Expr::call(at, function, vec![left, right]).spanning(self.since(start)))?;
         }
     }
 
@@ -203,12 +213,17 @@ impl<'t> Parser<'t> {
         if times.is_multiple_of(2) {
             Ok(operand)
         } else {
-            Self::built(Expr::call(at, function, vec![operand]))
+            Self::built(Expr::call(at, function, vec![operand]).spanning(self.since(at)))
         }
     }
 
     fn member(&mut self) -> Result<Expr, Flaw> {
+        let start = self.at();
         let mut operand = self.primary()?;
+        // What is in brackets has its own.
+        if operand.span.is_empty() {
+            operand.span = self.since(start);
+        }
         loop {
             let at = self.at();
             operand = if self.take(".").is_some() {
@@ -221,7 +236,7 @@ impl<'t> Parser<'t> {
             } else {
                 return Ok(operand);
             };
-            operand = Self::built(operand)?;
+            operand = Self::built(operand.spanning(self.since(start)))?;
         }
     }
 
@@ -333,7 +348,7 @@ impl<'t> Parser<'t> {
 
     /// The fields are read for their syntax only: there are no types that could be made like this.
     fn message(&mut self, name: String) -> Result<Expr, Flaw> {
-        let at = self.tokens[self.next - 1].0;
+        let at = self.tokens[self.next - 1].0.start;
         while self.take("}").is_none() {
             let _optional = self.take("?");
             let Token::Ident(_) = self.peek() else { return Err(self.unexpected("IDENTIFIER")) };

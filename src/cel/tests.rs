@@ -2,6 +2,7 @@
 
 mod conformance;
 mod random;
+mod trace;
 
 use std::collections::BTreeMap;
 

@@ -27,13 +27,13 @@ pub struct ModelError {
 }
 
 /// Reads the quantities of one object.
-struct Reader<'a> {
-    kind: &'static str,
-    name: &'a str,
+pub(super) struct Reader<'a> {
+    pub(super) kind: &'static str,
+    pub(super) name: &'a str,
 }
 
 impl Reader<'_> {
-    fn amount(&self, Quantity(text): &Quantity) -> Result<Amount, ModelError> {
+    pub(super) fn amount(&self, Quantity(text): &Quantity) -> Result<Amount, ModelError> {
         text.trim().parse().map_err(|error| ModelError {
             object: format!("{} {}", self.kind, self.name),
             text: text.clone(),
@@ -225,6 +225,15 @@ impl<'a> TryFrom<&'a ResourceSlice> for Slice<'a> {
     }
 }
 
+/// Namespace and name.
+pub(super) fn id(claim: &ResourceClaim) -> String {
+    let name = claim.metadata.name.as_deref().unwrap_or_default();
+    match claim.metadata.namespace.as_deref() {
+        Some(namespace) if !namespace.is_empty() => format!("{namespace}/{name}"),
+        _ => name.to_owned(),
+    }
+}
+
 impl<'a> TryFrom<&'a ResourceClaim> for Claim<'a> {
     type Error = ModelError;
 
@@ -234,10 +243,7 @@ impl<'a> TryFrom<&'a ResourceClaim> for Claim<'a> {
         let devices = claim.spec.as_ref().and_then(|spec| spec.devices.as_ref());
         let requests = devices.and_then(|devices| devices.requests.as_deref()).unwrap_or_default();
         Ok(Self {
-            id: match claim.metadata.namespace.as_deref() {
-                Some(namespace) if !namespace.is_empty() => format!("{namespace}/{name}"),
-                _ => name.to_owned(),
-            },
+            id: id(claim),
             name,
             requests: requests.iter().map(|request| reader.request(request)).collect::<Result<_, _>>()?,
             constraints: devices.and_then(|devices| devices.constraints.as_deref()).unwrap_or_default(),

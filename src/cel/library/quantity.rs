@@ -1,6 +1,6 @@
 //! Amounts of a resource, exact to a billionth.
 
-use std::{cmp::Ordering, sync::Arc};
+use std::{cmp::Ordering, fmt, sync::Arc};
 
 use super::Function;
 use crate::{
@@ -84,6 +84,12 @@ impl QuantityValue {
             Origin::Given => Ok(self.quantity == other.quantity),
             Origin::Computed => Err(Failure::NoOverload),
         }
+    }
+}
+
+impl fmt::Display for QuantityValue {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.quantity.fmt(formatter)
     }
 }
 
