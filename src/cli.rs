@@ -1,16 +1,18 @@
 //! The command line: one file a subcommand, each of which parses, calls and prints.
 
 mod allocate;
+mod check;
 mod devices;
 mod explain;
 mod hold;
 mod inputs;
+mod manual;
 mod metadata;
 mod node;
 mod open;
 mod output;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -31,7 +33,10 @@ enum Command {
     Explain(explain::Explain),
     Node(Box<node::Node>),
     Metadata(metadata::Metadata),
+    Check(check::Check),
     Hold(hold::Hold),
+    Completions(manual::Completions),
+    Manual(manual::Manual),
     #[command(hide = true)]
     Open(open::Open),
 }
@@ -69,6 +74,8 @@ enum Error {
     Question(#[from] question::Error),
     #[error("pod {pod} uses no claim, or its claims are not made yet")]
     NoClaims { pod: String },
+    #[error("cannot write the manual into {}: {source}", .folder.display())]
+    Manual { folder: PathBuf, source: std::io::Error },
     #[error("cannot write the output: {0}")]
     Output(#[source] std::io::Error),
     #[error("cannot start: {0}")]
@@ -93,6 +100,7 @@ impl Error {
             | Self::Reader(_)
             | Self::Cluster(_)
             | Self::ClusterObjects(_)
+            | Self::Manual { .. }
             | Self::Output(_)
             | Self::Start(_) => ExitCode::FAILURE,
         }
@@ -130,7 +138,10 @@ pub fn run() -> ExitCode {
         Command::Explain(explain) => explain.run(),
         Command::Node(node) => node.run().map(done),
         Command::Metadata(metadata) => metadata.run().map(done),
+        Command::Check(check) => check.run(),
         Command::Hold(hold) => hold.run().map(done),
+        Command::Completions(completions) => completions.run().map(done),
+        Command::Manual(manual) => manual.run().map(done),
         Command::Open(open) => open.run().map(done),
     };
     match outcome {

@@ -24,6 +24,7 @@
 //! - [`cel`]: the expressions that choose devices.
 //! - [`kubelet`]: the kubelet's gRPC interfaces.
 //! - [`observe`]: logs, probes.
+//! - [`check`]: whether a machine has what all of these need.
 //! - [`node`]: the daemon that all of these make up.
 //! - [`cli`]: one file a subcommand.
 //!
@@ -33,6 +34,7 @@ pub mod allocate;
 pub mod api_version;
 pub mod cdi;
 pub mod cel;
+pub mod check;
 pub mod claims;
 pub mod cli;
 pub mod cluster;

@@ -148,3 +148,44 @@ fn every_flag_has_help() {
         assert!(said.is_some_and(|said| !said.is_empty()), "{flag}\n{help}");
     }
 }
+
+#[test]
+fn every_line_of_a_check_has_a_code_and_what_is_wrong_a_fix() {
+    let folder = TempDir::new().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let arguments = [
+        "check",
+        "--config",
+        EXAMPLE,
+        "--run-dir",
+        dir,
+        "--cdi-dir",
+        dir,
+        "--kubelet-dir",
+        dir,
+        "-o",
+        "json",
+    ];
+    let output = claimfs(&arguments).output().unwrap();
+    let lines: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let is_failed = lines.iter().any(|line| line["verdict"] == "fail");
+    assert_eq!(output.status.code(), Some(i32::from(is_failed)));
+    for line in &lines {
+        assert!(line["code"].as_str().unwrap().starts_with("CFS02"), "{line}");
+        assert_eq!(line["fix"].is_string(), line["verdict"] != "ok", "{line}");
+    }
+    let code = |code: &str| lines.iter().find(|line| line["code"] == code).unwrap();
+    assert_eq!(code("CFS0207")["verdict"], "ok");
+    assert_eq!(code("CFS0208")["verdict"], "warn");
+}
+
+#[test]
+fn shells_and_manuals_know_every_command() {
+    let output = claimfs(&["completions", "bash"]).output().unwrap();
+    let folder = TempDir::new().unwrap();
+    assert!(claimfs(&["manual", folder.path().to_str().unwrap()]).status().unwrap().success());
+    for command in ["allocate", "check", "devices", "explain", "metadata", "node"] {
+        assert!(text(&output.stdout).contains(&format!("claimfs__subcmd__{command}")), "{command}");
+        assert!(folder.path().join(format!("claimfs-{command}.1")).exists(), "{command}");
+    }
+}
