@@ -1,11 +1,12 @@
 //! Claims: where they come from, and what one of them gives to this node.
 //!
-//! [`Claims`] fetches an object; [`ApiServer`] does so from a cluster. [`Allocated::check`] is pure: it takes
-//! the object that was fetched and answers with what of it concerns this driver on this node, or why it
-//! cannot be used. Nothing of a claim is trusted before it has passed here.
+//! [`Claims`] fetches an object; [`ApiServer`] does so from a cluster, and [`Folder`] where there is none.
+//! [`Allocated::check`] is pure: it takes the object that was fetched and answers with what of it concerns this
+//! driver on this node, or why it cannot be used. Nothing of a claim is trusted before it has passed here.
 
 mod allocated;
 mod api_server;
+mod folder;
 mod parameters;
 
 use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     allocated::{Allocated, Allocation, Consumer, Refusal, ShareId},
     api_server::ApiServer,
+    folder::{Folder, FolderError, Stored},
     parameters::{Parameters, ParametersError},
 };
 use crate::{

@@ -25,6 +25,7 @@
 //! - [`kubelet`]: the kubelet's gRPC interfaces.
 //! - [`observe`]: logs, probes.
 //! - [`check`]: whether a machine has what all of these need.
+//! - [`standalone`]: claims without a cluster.
 //! - [`node`]: the daemon that all of these make up.
 //! - [`cli`]: one file a subcommand.
 //!
@@ -59,3 +60,4 @@ pub mod question;
 pub mod reader;
 #[cfg(test)]
 mod recorded;
+pub mod standalone;
