@@ -3,7 +3,8 @@
 use std::{env, path::Path};
 
 /// Proto packages of different files share names (`v1`), so each file gets a folder of its own.
-const FILES: [&str; 5] = ["registration_v1", "dra_v1", "dra_v1beta1", "dra_health_v1", "dra_health_v1alpha1"];
+const FILES: [&str; 6] =
+    ["registration_v1", "dra_v1", "dra_v1beta1", "dra_health_v1", "dra_health_v1alpha1", "control_v1"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=proto");

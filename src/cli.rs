@@ -7,6 +7,7 @@ mod explain;
 mod hold;
 mod inputs;
 mod manual;
+mod machine;
 mod metadata;
 mod node;
 mod open;

@@ -290,6 +290,22 @@ impl Exhibit {
         self.clear_all(&mut state)
     }
 
+    /// Those of some claims whose documents a container has mounted.
+    pub fn used(&self, claims: &[ClaimUid]) -> Result<Vec<ClaimUid>, Error> {
+        match &mut self.state().link {
+            Some(link) => link.ask(&self.places, |holder| holder.used(claims.to_vec())),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Takes everything away, and ends the holder: nothing is shown any more.
+    pub fn end(&self) -> Result<(), Error> {
+        match self.state().link.take() {
+            Some(link) => link.end(),
+            None => Ok(()),
+        }
+    }
+
     /// Where its holder listens.
     #[must_use]
     pub fn holder_socket(&self) -> &Path {

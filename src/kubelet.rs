@@ -140,7 +140,7 @@ impl<C: Claims> Plugin<C> {
 }
 
 /// Serves until the server has ended, or has nothing left to serve.
-async fn until_broken(
+pub(crate) async fn until_broken(
     what: &'static str,
     server: impl Future<Output = Result<(), tonic::transport::Error>>,
     broken: oneshot::Receiver<std::io::Error>,

@@ -7,6 +7,7 @@
 //! Where another process of this driver may run beside us, the new one registers first; calls that reach it
 //! wait. Then it knocks at the old one's door, which ends as on a signal and stands by, and takes the lock.
 
+mod alone;
 mod back;
 mod lock;
 mod show;
@@ -28,13 +29,16 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub use self::lock::Lock;
+pub use self::{
+    alone::{Alone, Stay},
+    lock::Lock,
+};
 use self::{
     back::{Back, Closed},
     show::Show,
 };
 use crate::{
-    claims::ApiServer,
+    claims::{ApiServer, FolderError},
     config::Config,
     device::NodeName,
     discover::Roots,
@@ -84,6 +88,12 @@ pub enum Error {
     /// A successor cannot be heard.
     #[error("cannot listen for another daemon: {0}")]
     Door(#[source] std::io::Error),
+    /// The claims of a node without a cluster cannot be read.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// It cannot be told who uses claims.
+    #[error("cannot tell who uses claims: {0}")]
+    Runs(#[source] std::io::Error),
     /// A part ended in a panic.
     #[error("a part of the daemon broke: {0}")]
     Broken(#[from] JoinError),
@@ -143,8 +153,8 @@ pub struct Daemon {
 
 /// What is behind the lock.
 enum Behind {
-    Ours(Back),
-    Anothers(Box<Closed>),
+    Ours(Back<ApiServer>),
+    Anothers(Box<Closed<ApiServer>>),
 }
 
 impl Daemon {
@@ -180,7 +190,7 @@ impl Daemon {
         let closed = Closed {
             driver: driver.clone(),
             node: node.clone(),
-            client: client.clone(),
+            claims: ApiServer::new(client.clone()),
             inventory: snapshots.clone(),
             instance: instance.clone(),
             cdi_dir,
@@ -294,7 +304,10 @@ impl Daemon {
 }
 
 /// Takes the place of the daemon that has the lock, once the kubelet knows us.
-async fn succeed(closed: Closed, mut registered: watch::Receiver<Registered>) -> Result<Back, Error> {
+async fn succeed(
+    closed: Closed<ApiServer>,
+    mut registered: watch::Receiver<Registered>,
+) -> Result<Back<ApiServer>, Error> {
     info!("another daemon serves this node; waiting for the kubelet before taking over");
     let known = registered.wait_for(|verdict| *verdict == Registered::Yes);
     if time::timeout(REGISTER, known).await.is_err() {

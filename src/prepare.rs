@@ -185,6 +185,12 @@ impl<C: Claims> Preparer<C> {
         self.shared.held.owners_of(devices)
     }
 
+    /// What was answered for a claim that is prepared.
+    #[must_use]
+    pub fn devices_of(&self, claim: &ClaimUid) -> Option<Vec<PreparedDevice>> {
+        self.shared.held.get(claim).map(|record| self.shared.answer(&record))
+    }
+
     /// The devices that claims hold now.
     #[must_use]
     pub fn held(&self) -> Vec<DeviceName> {

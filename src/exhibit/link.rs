@@ -168,6 +168,11 @@ impl Link {
         Ok(())
     }
 
+    /// Ends the holder, with everything that it has mounted.
+    pub(super) fn end(self) -> Result<(), Error> {
+        Ok(self.client.end()?)
+    }
+
     /// Whether a new version has to be mounted to be seen.
     pub(super) fn has_to_follow(&self) -> bool {
         matches!(self.way, Way::Swapped { .. })

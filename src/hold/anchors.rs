@@ -17,6 +17,7 @@ use super::{
     swap::{Swap, Swapping},
 };
 use crate::{
+    device::ClaimUid,
     fs::{Inode, VersionName},
     metadata,
 };
@@ -136,6 +137,18 @@ impl Anchors {
         }
     }
 
+    /// Those of some claims whose files a process sees where containers look for them, in whichever namespace.
+    pub(super) fn used(claims: &[ClaimUid]) -> io::Result<Vec<ClaimUid>> {
+        let tables = mounts::all_tables()?;
+        let is_used = |claim: &&ClaimUid| {
+            let shows = |mounted: &Mounted| {
+                is_read(&mounted.path) && mounted.root.iter().any(|part| part == claim.as_str())
+            };
+            tables.iter().any(|(_, table)| table.iter().any(shows))
+        };
+        Ok(claims.iter().filter(is_used).cloned().collect())
+    }
+
     /// Who has a file of a dead file system and was not reached by what was put over it.
     pub(super) fn unhealed(&self) -> io::Result<Vec<String>> {
         let mut found = Vec::new();
@@ -147,8 +160,6 @@ impl Anchors {
                 table.iter().map(|mounted| (mounted.path.as_path(), mounted)).collect();
             let is_dead =
                 |mounted: &Mounted| mounted.kind == mounts::TYPE && self.dead.contains(&mounted.device);
-            // Others have copies of everything that is mounted, and read none of it.
-            let is_read = |path: &Path| path.to_string_lossy().ends_with(metadata::SUFFIX);
             for mounted in tops.values().filter(|mounted| is_dead(mounted) && is_read(&mounted.path)) {
                 found.push(format!("{}: {}", describe(&process), mounted.path.display()));
             }
@@ -156,6 +167,11 @@ impl Anchors {
         found.truncate(MAX_UNHEALED);
         Ok(found)
     }
+}
+
+/// Whether it is where a container reads it: others have copies of everything that is mounted, and read none of it.
+fn is_read(path: &Path) -> bool {
+    path.to_string_lossy().ends_with(metadata::SUFFIX)
 }
 
 /// `ANCHORS/UID/REQUEST`; what begins with a dot is no request.

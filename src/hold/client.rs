@@ -126,6 +126,23 @@ impl Client {
         }
     }
 
+    /// Those of some claims that a container uses.
+    pub fn used(&self, claims: Vec<ClaimUid>) -> Result<Vec<ClaimUid>, Error> {
+        match self.ask(&Request::Used { claims }, None)? {
+            (Answer::Claims(claims), _) => Ok(claims),
+            other => Err(unexpected(&other.0)),
+        }
+    }
+
+    /// Lets the holder take everything away and end, and waits until it has.
+    pub fn end(&self) -> Result<(), Error> {
+        self.do_so(&Request::End, None)?;
+        match receive::<Answer>(self.socket.as_fd())? {
+            None => Ok(()),
+            Some((other, _)) => Err(unexpected(&other)),
+        }
+    }
+
     fn do_so(&self, request: &Request, descriptor: Option<BorrowedFd<'_>>) -> Result<(), Error> {
         match self.ask(request, descriptor)?.0 {
             Answer::Done => Ok(()),

@@ -47,7 +47,16 @@ pub struct Holder {
     deadline: Option<Instant>,
     /// When it has had nothing to do for long enough to make itself small.
     rest: Option<Instant>,
-    _lock: Flock<fs::File>,
+    /// Whether it was asked to end.
+    life: Life,
+    lock: Flock<fs::File>,
+}
+
+/// Whether a holder goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Going,
+    Ending,
 }
 
 /// What a file is opened for.
@@ -106,7 +115,8 @@ impl Holder {
             anchors,
             deadline,
             rest: Some(Instant::now()),
-            _lock: lock,
+            life: Life::Going,
+            lock,
         })
     }
 
@@ -140,6 +150,14 @@ impl Holder {
                     Ready::Caller(caller) => self.serve(caller),
                     Ready::Helper => self.anchor_next(),
                 }
+            }
+            if self.life == Life::Ending {
+                info!("ending; nothing stays");
+                let Self { callers, lock, .. } = self;
+                // Whoever sees us hang up may start another at once.
+                drop(lock);
+                drop(callers);
+                return Ok(());
             }
         }
     }
@@ -280,6 +298,17 @@ impl Holder {
                 let unhealed = unhealed.map_err(|source| Error::Mount { path, source })?;
                 Ok(Outcome::Now(Answer::Unhealed(unhealed), None))
             }
+            Request::Used { claims } => {
+                let used = Anchors::used(&claims);
+                let used =
+                    used.map_err(|source| Error::Mount { path: self.places.anchors.clone(), source })?;
+                Ok(Outcome::Now(Answer::Claims(used), None))
+            }
+            Request::End => {
+                self.take_away()?;
+                self.life = Life::Ending;
+                Ok(done)
+            }
             Request::List => Ok(Outcome::Now(Answer::Claims(self.claims()?), None)),
         }
     }
@@ -313,13 +342,31 @@ impl Holder {
         fs::create_dir_all(point).map_err(error)?;
         // A runtime may live in another namespace, and must find the newest version there.
         mounts::share(&self.places.anchors).map_err(error)?;
-        let here = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
         let tree = here(&self.places.tree).map_err(error)?;
         if here(point).map_err(error)? == tree {
             return Ok(());
         }
         Detached::read_only(&self.places.tree).and_then(|tree| tree.put_on(point)).map_err(error)?;
         info!(path = %point.display(), "the plain files are mounted");
+        Ok(())
+    }
+
+    /// Leaves nothing that is mounted, and no way to ask.
+    fn take_away(&mut self) -> Result<(), Error> {
+        let Places { mount_point: point, anchors, tree, socket, .. } = &self.places;
+        let error = |source| Error::Mount { path: point.clone(), source };
+        for claim in self.claims()? {
+            self.anchors.drop_all_of(&anchors.join(claim.as_str()))?;
+        }
+        self.kept = None;
+        if self.is_mounted()? {
+            mounts::abort(point).and_then(|()| mounts::unmount_fuse(point)).map_err(error)?;
+        } else if matches!((here(point), here(tree)), (Ok(one), Ok(other)) if one == other) {
+            mounts::unmount(point).map_err(error)?;
+        }
+        mounts::unmount_all(anchors).map_err(error)?;
+        // What is not there cannot be asked.
+        let _ = fs::remove_file(socket);
         Ok(())
     }
 
@@ -374,4 +421,9 @@ impl Holder {
         }
         info!("no server has come back: the last versions stay as they are");
     }
+}
+
+/// Which file or folder it is.
+fn here(path: &Path) -> std::io::Result<(u64, u64)> {
+    fs::metadata(path).map(|found| (found.dev(), found.ino()))
 }

@@ -69,6 +69,14 @@ pub enum Request {
     List,
     /// Who was not reached when a file system was mounted in the place of another?
     Unhealed,
+    /// Which of these claims does a container use?
+    #[serde(rename_all = "camelCase")]
+    Used {
+        /// The claims.
+        claims: Vec<ClaimUid>,
+    },
+    /// Nothing is needed any more: take away what is mounted, and end.
+    End,
 }
 
 /// What the holder says to that.
@@ -84,7 +92,7 @@ pub enum Answer {
     },
     /// There is no connection.
     Nothing,
-    /// These claims have anchors.
+    /// These claims.
     Claims(Vec<ClaimUid>),
     /// These were not reached.
     Unhealed(Vec<String>),

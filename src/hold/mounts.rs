@@ -22,6 +22,8 @@ pub(super) struct Mounted {
     pub(super) id: u64,
     /// The number of its file system.
     pub(super) device: String,
+    /// Which file or folder of its file system it shows.
+    pub(super) root: PathBuf,
     /// Where it is.
     pub(super) path: PathBuf,
     /// What it is.
@@ -188,7 +190,8 @@ fn parse(text: &str) -> Vec<Mounted> {
         let mut fields = left.split(' ');
         let id = fields.next()?.parse().ok()?;
         let device = fields.nth(1)?.to_owned();
-        let path = PathBuf::from(unescape(fields.nth(1)?));
+        let root = PathBuf::from(unescape(fields.next()?));
+        let path = PathBuf::from(unescape(fields.next()?));
         let groups: Vec<&str> = fields.skip(1).collect();
         let group = |name: &str| {
             groups.iter().find_map(|group| group.strip_prefix(name)?.strip_prefix(':')?.parse().ok())
@@ -197,7 +200,7 @@ fn parse(text: &str) -> Vec<Mounted> {
         let mut fields = right.split(' ');
         let kind = fields.next()?.to_owned();
         let source = PathBuf::from(unescape(fields.next()?));
-        Some(Mounted { id, device, path, kind, source, peers, master })
+        Some(Mounted { id, device, root, path, kind, source, peers, master })
     };
     text.lines().filter_map(line).collect()
 }
@@ -232,12 +235,13 @@ mod tests {
              40 35 0:55 / /run/x ro shared:5 - fuse.claimfs /run/claimfs ro,allow_other\nbroken\n",
         );
         let expected = [
-            (36, "98:0", "/mnt/with space", "ext3", "/dev/root", (None, Some(1))),
-            (40, "0:55", "/run/x", TYPE, "/run/claimfs", (Some(5), None)),
+            (36, "98:0", "/mnt1", "/mnt/with space", "ext3", "/dev/root", (None, Some(1))),
+            (40, "0:55", "/", "/run/x", TYPE, "/run/claimfs", (Some(5), None)),
         ];
-        let expected = expected.map(|(id, device, path, kind, source, (peers, master))| Mounted {
+        let expected = expected.map(|(id, device, root, path, kind, source, (peers, master))| Mounted {
             id,
             device: device.to_owned(),
+            root: root.into(),
             path: path.into(),
             kind: kind.to_owned(),
             source: source.into(),

@@ -152,7 +152,7 @@ impl Listener {
 
     /// The connections of those who may speak: root, and whoever we are. The file goes with the stream. A
     /// socket that is broken ends it, and says why on the other channel: tonic would ask it for ever.
-    pub(super) fn incoming(
+    pub(crate) fn incoming(
         self,
     ) -> (impl Stream<Item = io::Result<UnixStream>> + Send, oneshot::Receiver<io::Error>) {
         let (broken, why) = oneshot::channel();

@@ -2,13 +2,12 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use kube::Client;
 use tokio::sync::watch;
 use tracing::info;
 
 use super::{Error, lock::Lock, show::Show};
 use crate::{
-    claims::ApiServer,
+    claims::Claims,
     device::{DriverName, NodeName},
     discover::Found,
     exhibit::{Exhibit, Mode},
@@ -18,10 +17,10 @@ use crate::{
 };
 
 /// What is needed to open it.
-pub(super) struct Closed {
+pub(super) struct Closed<C> {
     pub(super) driver: DriverName,
     pub(super) node: NodeName,
-    pub(super) client: Client,
+    pub(super) claims: C,
     pub(super) inventory: watch::Receiver<Arc<Found>>,
     pub(super) instance: Instance,
     pub(super) cdi_dir: PathBuf,
@@ -31,10 +30,10 @@ pub(super) struct Closed {
 }
 
 /// The claims of this node, and what containers read.
-pub(super) struct Back {
+pub(super) struct Back<C> {
     pub(super) lock: Lock,
-    pub(super) preparer: Arc<Preparer<ApiServer>>,
-    pub(super) show: Option<Show<ApiServer>>,
+    pub(super) preparer: Arc<Preparer<C>>,
+    pub(super) show: Option<Show<C>>,
     pub(super) door: Door,
 }
 
@@ -51,10 +50,10 @@ pub(super) fn door(run_dir: &std::path::Path) -> PathBuf {
     run_dir.join("next.sock")
 }
 
-impl Closed {
+impl<C: Claims> Closed<C> {
     /// Recovers what is prepared and puts the file system before the kernel.
-    pub(super) fn open(self, lock: Lock) -> Result<Back, Error> {
-        let Self { driver, node, client, inventory, instance, cdi_dir, run_dir, boot_id, metadata } = self;
+    pub(super) fn open(self, lock: Lock) -> Result<Back<C>, Error> {
+        let Self { driver, node, claims, inventory, instance, cdi_dir, run_dir, boot_id, metadata } = self;
         let boot = BootId::read(&boot_id).map_err(prepare::Error::from)?;
         let exhibit = metadata
             .map(|(places, mode)| Exhibit::new(driver.clone(), node.clone(), places, mode).map(Arc::new))
@@ -67,7 +66,6 @@ impl Closed {
             boot,
             exhibit: exhibit.clone(),
         };
-        let claims = ApiServer::new(client);
         let preparer = Arc::new(Preparer::recover(preparing, claims, inventory.clone())?);
         // The tree is complete from the first moment that the kernel can ask.
         let show =

@@ -87,6 +87,15 @@ impl Lock {
         }
     }
 
+    /// Whether nobody has it.
+    #[must_use]
+    pub fn is_free(folder: &Path) -> bool {
+        match File::open(folder.join("lock")) {
+            Ok(file) => Flock::lock(file, FlockArg::LockSharedNonblock).is_ok(),
+            Err(_) => true,
+        }
+    }
+
     /// Takes it if nobody has it.
     pub(super) fn try_take(folder: &Path) -> Result<Result<Self, Busy>, Error> {
         let (path, file) = open(folder)?;

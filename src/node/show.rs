@@ -44,6 +44,11 @@ impl<C: Claims> Show<C> {
         Ok(Self { exhibit, inventory, preparer, ended })
     }
 
+    /// What is shown.
+    pub(super) fn exhibit(&self) -> Arc<Exhibit> {
+        Arc::clone(&self.exhibit)
+    }
+
     /// How containers read.
     pub(super) fn mode(&self) -> Mode {
         self.exhibit.mode()

@@ -1,0 +1,392 @@
+//! Who has what, and who waits for what. Every change is made under one lock, and written before it is told.
+
+use std::{
+    collections::BTreeSet,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim, ResourceClaimConsumerReference};
+use tokio::sync::{oneshot, watch};
+
+use super::{
+    classes,
+    decide::{self, Machine, Withheld},
+    kernel,
+    manifest::{self, Lifetime},
+    misfit,
+    presence::RunId,
+    queue::{MAX_WAITING, Queue, Ticket},
+    refusal::Refusal,
+};
+use crate::{
+    claims::{ClaimRef, Folder, Stored},
+    device::{ClaimUid, DriverName, NodeName},
+    discover::Found,
+};
+
+/// What a run is called among those whom a claim is reserved for.
+const RUNS: &str = "runs";
+const GROUP: &str = "claimfs.dev";
+
+/// What does not change.
+pub struct Settings {
+    /// Our driver.
+    pub driver: DriverName,
+    /// This node.
+    pub node: NodeName,
+    /// Where classes are.
+    pub classes: PathBuf,
+}
+
+/// Whether somebody waits who cannot be served at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// It does not.
+    Refuse,
+    /// It does, in this place.
+    Wait(Ticket),
+}
+
+/// What comes of a question.
+pub enum Asked {
+    /// It has devices.
+    Granted(ClaimRef),
+    /// It waits.
+    Waiting(Waiting),
+}
+
+/// Somebody who waits.
+pub struct Waiting {
+    /// Its place.
+    pub ticket: Ticket,
+    /// What it gets in the end.
+    pub answer: oneshot::Receiver<Result<ClaimRef, Refusal>>,
+    /// How many are before it.
+    pub before: watch::Receiver<usize>,
+}
+
+/// The other end of it.
+struct Waiter {
+    stored: Stored,
+    answer: oneshot::Sender<Result<ClaimRef, Refusal>>,
+    before: watch::Sender<usize>,
+}
+
+/// All claims of this machine, and all who wait.
+pub struct Books {
+    settings: Settings,
+    folder: Arc<Folder>,
+    inventory: watch::Receiver<Arc<Found>>,
+    state: Mutex<State>,
+    changed: watch::Sender<()>,
+}
+
+#[derive(Default)]
+struct State {
+    queue: Queue<Waiter>,
+    /// Claims that are being released: they hold their devices, but nobody can join them.
+    leaving: BTreeSet<ClaimUid>,
+}
+
+impl Books {
+    /// As they are in the folder.
+    #[must_use]
+    pub fn open(settings: Settings, folder: Arc<Folder>, inventory: watch::Receiver<Arc<Found>>) -> Self {
+        let (state, changed) = (Mutex::default(), watch::Sender::new(()));
+        Self { settings, folder, inventory, state, changed }
+    }
+
+    /// Tells of every change.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// Tells of a change elsewhere that those who follow the books want to know.
+    pub fn touch(&self) {
+        self.changed.send_replace(());
+    }
+
+    /// Makes a claim and gives it devices, for a run or to be kept.
+    pub fn ask(
+        &self,
+        claim: ResourceClaim,
+        run: Option<&RunId>,
+        patience: Patience,
+    ) -> Result<Asked, Refusal> {
+        let mut state = self.state();
+        // Somebody may ask again who has not heard the answer.
+        let mut all = self.folder.all().into_iter();
+        if let Some(granted) = run.and_then(|run| all.find(|stored| is_reserved(stored, run))) {
+            return Ok(Asked::Granted(granted.claim.clone()));
+        }
+        let lifetime = if run.is_some() { Lifetime::Run } else { Lifetime::Kept };
+        let uid: ClaimUid = kernel::uuid()
+            .map_err(Refusal::Random)?
+            .parse()
+            .map_err(|error| Refusal::Random(std::io::Error::other(error)))?;
+        let mut stored = manifest::complete(claim, &uid, lifetime)?;
+        if let Some(run) = run {
+            reserve(&mut stored.object, run);
+        }
+        self.check_name(&stored.claim)?;
+        let before: Vec<&Stored> = match patience {
+            Patience::Wait(ticket) => state.queue.before(ticket).map(|waiter| &waiter.stored).collect(),
+            Patience::Refuse => state.queue.iter().map(|(_, waiter)| &waiter.stored).collect(),
+        };
+        let never = |why| Refusal::Never { why };
+        let outcome = self.with_machine(|machine| {
+            let mut withheld = Withheld::new();
+            for other in before {
+                withheld.extend(machine.wanted_by(other)?);
+            }
+            if let Some(result) = machine.decide(&stored, &withheld)? {
+                return Ok(Ok(result));
+            }
+            let why = misfit::describe(machine, &stored, &withheld);
+            let could_fit = patience == Patience::Refuse || machine.could_ever_fit(&stored)?;
+            Ok(Err(if could_fit { Refusal::Misfit { why } } else { never(why) }))
+        })?;
+        match (outcome, patience) {
+            (Ok(result), _) => Ok(Asked::Granted(self.grant(stored, result)?)),
+            (Err(Refusal::Misfit { .. }), Patience::Wait(ticket)) => {
+                let (answer, answered) = oneshot::channel();
+                let (place, before) = watch::channel(0);
+                let waiter = Waiter { stored, answer, before: place };
+                // Whoever asks again in the same place has hung up on the call before.
+                drop(state.queue.leave(ticket));
+                let joined = state.queue.join(ticket, waiter);
+                joined.map_err(|_| Refusal::Crowded { waiting: MAX_WAITING })?;
+                state.tell_places();
+                self.changed.send_replace(());
+                Ok(Asked::Waiting(Waiting { ticket, answer: answered, before }))
+            }
+            (Err(refusal), _) => Err(refusal),
+        }
+    }
+
+    /// Lets a run use a claim that is there.
+    pub fn join(&self, name: &str, run: Option<&RunId>) -> Result<ClaimRef, Refusal> {
+        let state = self.state();
+        let stored = self.find(&state, name)?;
+        if let Some(run) = run.filter(|run| !is_reserved(&stored, run)) {
+            let mut stored = Stored::clone(&stored);
+            reserve(&mut stored.object, run);
+            self.folder.put(stored)?;
+            self.changed.send_replace(());
+        }
+        Ok(stored.claim.clone())
+    }
+
+    /// Gives up a place in the queue.
+    pub fn give_up(&self, ticket: Ticket) {
+        if self.state().queue.leave(ticket).is_some() {
+            self.serve();
+        }
+    }
+
+    /// Gives devices to those who wait, in order. Nobody gets what somebody before it could use.
+    pub fn serve(&self) {
+        let mut state = self.state();
+        let mut withheld = Withheld::new();
+        let mut served = Vec::new();
+        for (ticket, waiter) in state.queue.iter() {
+            let decided = self.check_name(&waiter.stored.claim).and_then(|()| {
+                self.with_machine(|machine| {
+                    if machine.found.devices.keys().all(|device| withheld.contains(device)) {
+                        return Ok(None);
+                    }
+                    let result = machine.decide(&waiter.stored, &withheld)?;
+                    if result.is_none() {
+                        withheld.extend(machine.wanted_by(&waiter.stored)?);
+                    }
+                    Ok(result)
+                })
+            });
+            match decided {
+                Ok(None) => {}
+                Ok(Some(result)) => served.push((ticket, self.grant(waiter.stored.clone(), result))),
+                Err(refusal) => served.push((ticket, Err(refusal))),
+            }
+        }
+        for (ticket, outcome) in served {
+            if let Some(waiter) = state.queue.leave(ticket) {
+                // Whoever has hung up meanwhile has a run that is over, and is released like one.
+                let _ = waiter.answer.send(outcome);
+            }
+        }
+        state.tell_places();
+        drop(state);
+        self.changed.send_replace(());
+    }
+
+    /// The claims that only this run uses, and that go with it.
+    #[must_use]
+    pub fn last_used_by(&self, run: &RunId) -> Vec<ClaimUid> {
+        let _state = self.state();
+        self.folder
+            .all()
+            .iter()
+            .filter(|stored| goes_with(stored, run))
+            .map(|stored| stored.claim.uid.clone())
+            .collect()
+    }
+
+    /// Ends a run's use of what others use, too, or what is kept.
+    pub fn leave(&self, run: &RunId) -> Result<(), Refusal> {
+        let _state = self.state();
+        for stored in self.folder.all() {
+            if is_reserved(&stored, run) && !goes_with(&stored, run) {
+                let mut stored = Stored::clone(&stored);
+                if let Some(users) = stored.object.status.get_or_insert_default().reserved_for.as_mut() {
+                    users.retain(|user| !is_run(user, run));
+                }
+                self.folder.put(stored)?;
+            }
+        }
+        self.changed.send_replace(());
+        Ok(())
+    }
+
+    /// Begins to release a claim; false where somebody else does so already, or has done so.
+    #[must_use]
+    pub fn begin_release(&self, claim: &ClaimUid) -> bool {
+        let mut state = self.state();
+        self.folder.find(claim).is_some() && state.leaving.insert(claim.clone())
+    }
+
+    /// Ends it: the claim is gone, or it stays after all.
+    pub fn end_release(&self, claim: &ClaimUid, released: Result<(), Refusal>) -> Result<(), Refusal> {
+        let outcome = {
+            let mut state = self.state();
+            let outcome = released.and_then(|()| Ok(self.folder.remove(claim)?));
+            state.leaving.remove(claim);
+            outcome
+        };
+        self.serve();
+        outcome
+    }
+
+    /// A claim that nobody uses; one that is used is refused.
+    pub fn unused(&self, name: &str) -> Result<ClaimRef, Refusal> {
+        let state = self.state();
+        let stored = self.find(&state, name)?;
+        match users(&stored).first() {
+            Some(run) => Err(Refusal::InUse { claim: stored.claim.clone(), by: format!("run {run}") }),
+            None => Ok(stored.claim.clone()),
+        }
+    }
+
+    /// Those that are there, without those that are going.
+    #[must_use]
+    pub fn claims(&self) -> Vec<Arc<Stored>> {
+        let state = self.state();
+        self.folder.all().into_iter().filter(|stored| !state.leaving.contains(&stored.claim.uid)).collect()
+    }
+
+    /// Those who wait, in order.
+    #[must_use]
+    pub fn waiting(&self) -> Vec<String> {
+        self.state().queue.iter().map(|(_, waiter)| waiter.stored.claim.to_string()).collect()
+    }
+
+    /// Whether there is nothing to do.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let state = self.state();
+        state.queue.is_empty() && self.folder.all().is_empty()
+    }
+
+    fn grant(&self, mut stored: Stored, result: AllocationResult) -> Result<ClaimRef, Refusal> {
+        stored.object.status.get_or_insert_default().allocation = Some(result);
+        let claim = stored.claim.clone();
+        self.folder.put(stored)?;
+        self.changed.send_replace(());
+        Ok(claim)
+    }
+
+    fn check_name(&self, claim: &ClaimRef) -> Result<(), Refusal> {
+        let is_taken = |stored: &Arc<Stored>| stored.claim.to_string() == claim.to_string();
+        match self.folder.all().iter().find(|stored| is_taken(stored)) {
+            Some(stored) => Err(Refusal::Exists { claim: stored.claim.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    fn find(&self, state: &State, name: &str) -> Result<Arc<Stored>, Refusal> {
+        let name =
+            if name.contains('/') { name.to_owned() } else { format!("{}/{name}", manifest::NAMESPACE) };
+        let is_it = |stored: &Arc<Stored>| {
+            stored.claim.to_string() == name && !state.leaving.contains(&stored.claim.uid)
+        };
+        self.folder.all().into_iter().find(is_it).ok_or(Refusal::NoClaim { name })
+    }
+
+    fn with_machine<T>(
+        &self,
+        work: impl FnOnce(&Machine<'_>) -> Result<T, decide::Error>,
+    ) -> Result<T, Refusal> {
+        let Settings { driver, node, classes } = &self.settings;
+        let found = Arc::clone(&self.inventory.borrow());
+        let machine = Machine {
+            driver,
+            node,
+            found: &found,
+            classes: &classes::read(classes, driver)?,
+            claims: &self.folder.all(),
+            // Without the kernel's numbers a share has the name of no other, too: the time.
+            new_share_id: &|| {
+                kernel::uuid()
+                    .unwrap_or_else(|_| kernel::ticket().map(|ticket| ticket.to_string()).unwrap_or_default())
+            },
+        };
+        work(&machine).map_err(|error| match error {
+            decide::Error::NoClass { .. } => Refusal::NoClass { source: error, folder: classes.clone() },
+            error => Refusal::Decide(error),
+        })
+    }
+
+    /// What is in it is whole at every moment, so a panic elsewhere does not spoil it.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn tell_places(&self) {
+        for (place, (_, waiter)) in self.queue.iter().enumerate() {
+            waiter.before.send_if_modified(|before| std::mem::replace(before, place) != place);
+        }
+    }
+}
+
+/// The runs that use a claim.
+#[must_use]
+pub fn users(stored: &Stored) -> Vec<RunId> {
+    let users = stored.object.status.iter().flat_map(|status| status.reserved_for.iter().flatten());
+    users.filter(|user| user.resource == RUNS).filter_map(|user| RunId::parse(&user.name)).collect()
+}
+
+fn is_run(user: &ResourceClaimConsumerReference, run: &RunId) -> bool {
+    user.resource == RUNS && user.name == run.as_str()
+}
+
+fn is_reserved(stored: &Stored, run: &RunId) -> bool {
+    users(stored).contains(run)
+}
+
+/// Whether a claim is gone when this run is.
+fn goes_with(stored: &Stored, run: &RunId) -> bool {
+    Lifetime::of(&stored.object) == Lifetime::Run && users(stored) == [run.clone()]
+}
+
+fn reserve(claim: &mut ResourceClaim, run: &RunId) {
+    let user = ResourceClaimConsumerReference {
+        api_group: Some(GROUP.to_owned()),
+        resource: RUNS.to_owned(),
+        name: run.to_string(),
+        uid: run.to_string(),
+    };
+    claim.status.get_or_insert_default().reserved_for.get_or_insert_default().push(user);
+}
