@@ -2,22 +2,30 @@
 
 mod allocate;
 mod check;
+mod claim;
 mod devices;
 mod explain;
 mod hold;
 mod inputs;
-mod manual;
 mod machine;
+mod manual;
 mod metadata;
 mod node;
 mod open;
 mod output;
+mod run;
+mod status;
 
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
-use crate::{cluster, config, device::NodeName, discover, inventory, objects, observe, question};
+use crate::{
+    cluster, config,
+    device::NodeName,
+    discover, inventory, objects, observe, question,
+    standalone::{client, command, manifest},
+};
 
 /// Devices for Kubernetes Dynamic Resource Allocation.
 #[derive(Debug, Parser)]
@@ -32,6 +40,10 @@ enum Command {
     Devices(devices::Devices),
     Allocate(allocate::Allocate),
     Explain(explain::Explain),
+    Run(Box<run::Run>),
+    #[command(subcommand)]
+    Claim(Box<claim::Claim>),
+    Status(Box<status::Status>),
     Node(Box<node::Node>),
     Metadata(metadata::Metadata),
     Check(check::Check),
@@ -77,6 +89,20 @@ enum Error {
     NoClaims { pod: String },
     #[error("cannot write the manual into {}: {source}", .folder.display())]
     Manual { folder: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Client(#[from] client::Error),
+    #[error("{0}\nfix: examples/standalone has claims that are right")]
+    Manifest(#[from] manifest::Error),
+    #[error("{path}: there are {count} claims in it, and a run uses one\nfix: put each into a file of its own", path = .path.display())]
+    Several { path: PathBuf, count: usize },
+    #[error(transparent)]
+    Command(#[from] command::Error),
+    #[error("cannot run {program}: {source}\nfix: is it installed, and on PATH?")]
+    Run { program: String, source: std::io::Error },
+    #[error("cannot use {path}: {source}\nfix: --run-dir names another folder", path = .path.display())]
+    RunDir { path: PathBuf, source: std::io::Error },
+    #[error("there is no claim {name}\nfix: claimfs claim list shows those that there are")]
+    NoClaim { name: String },
     #[error("cannot write the output: {0}")]
     Output(#[source] std::io::Error),
     #[error("cannot start: {0}")]
@@ -94,7 +120,14 @@ impl Error {
             | Self::Objects(_)
             | Self::Question(_)
             | Self::NoClaims { .. }
-            | Self::Log(_) => ExitCode::from(2),
+            | Self::Log(_)
+            | Self::Manifest(_)
+            | Self::Several { .. }
+            | Self::Command(_)
+            | Self::Client(client::Error::Wrong(_)) => ExitCode::from(2),
+            // As shells have it.
+            Self::Run { source, .. } if source.kind() == std::io::ErrorKind::NotFound => ExitCode::from(127),
+            Self::Run { .. } => ExitCode::from(126),
             Self::Inventory(_)
             | Self::Node(_)
             | Self::Hold(_)
@@ -102,6 +135,9 @@ impl Error {
             | Self::Cluster(_)
             | Self::ClusterObjects(_)
             | Self::Manual { .. }
+            | Self::Client(_)
+            | Self::RunDir { .. }
+            | Self::NoClaim { .. }
             | Self::Output(_)
             | Self::Start(_) => ExitCode::FAILURE,
         }
@@ -137,6 +173,9 @@ pub fn run() -> ExitCode {
         Command::Devices(devices) => devices.run().map(done),
         Command::Allocate(allocate) => allocate.run(),
         Command::Explain(explain) => explain.run(),
+        Command::Run(run) => run.run(),
+        Command::Claim(claim) => claim.run().map(done),
+        Command::Status(status) => status.run().map(done),
         Command::Node(node) => node.run().map(done),
         Command::Metadata(metadata) => metadata.run().map(done),
         Command::Check(check) => check.run(),
@@ -145,6 +184,10 @@ pub fn run() -> ExitCode {
         Command::Manual(manual) => manual.run().map(done),
         Command::Open(open) => open.run().map(done),
     };
+    end(outcome)
+}
+
+fn end(outcome: Result<ExitCode, Error>) -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {

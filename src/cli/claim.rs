@@ -1,0 +1,175 @@
+//! `claimfs claim`: claims without a cluster.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::{Error, machine::Machine, output};
+use crate::standalone::{
+    client::{Asking, Wanted},
+    kernel,
+    manifest::{self, NAMESPACE},
+    report::{ClaimReport, Report},
+};
+
+/// Make, show and delete claims, without a cluster
+#[derive(Debug, Subcommand)]
+pub(super) enum Claim {
+    Create(Create),
+    List(List),
+    Show(Show),
+    Delete(Delete),
+}
+
+/// Make claims that stay until they are deleted, also when the machine is started anew
+///
+/// They are allocated and prepared at once. `claimfs run --claim NAME` uses one, and so does every runtime that is told
+/// the --device options that are printed.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit status: 0 made, 1 not possible (there are not enough devices), 2 wrong usage or claim."
+)]
+pub(super) struct Create {
+    /// ResourceClaims and ResourceClaimTemplates; - is standard input
+    #[arg(short, long, value_name = "FILE")]
+    file: PathBuf,
+
+    /// Wait until there are enough devices: first come, first served
+    #[arg(long)]
+    wait: bool,
+
+    #[command(flatten)]
+    machine: Machine,
+}
+
+/// Show all claims
+#[derive(Debug, Args)]
+#[command(after_help = "Exit status: 0 shown, 1 not possible, 2 wrong usage.")]
+pub(super) struct List {
+    /// How to print them
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
+    output: Format,
+
+    #[command(flatten)]
+    machine: Machine,
+}
+
+/// Show one claim, with what runtimes call its devices
+#[derive(Debug, Args)]
+#[command(after_help = "Exit status: 0 shown, 1 there is none, 2 wrong usage.")]
+pub(super) struct Show {
+    /// NAME or NAMESPACE/NAME
+    name: String,
+
+    /// How to print it
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
+    output: Format,
+
+    #[command(flatten)]
+    machine: Machine,
+}
+
+/// Delete a claim that nothing uses
+#[derive(Debug, Args)]
+#[command(after_help = "Exit status: 0 deleted, 1 it is in use or not there, 2 wrong usage.")]
+pub(super) struct Delete {
+    /// NAME or NAMESPACE/NAME
+    name: String,
+
+    #[command(flatten)]
+    machine: Machine,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Format {
+    /// For people
+    Table,
+    /// For programs
+    Json,
+    /// ResourceClaim objects
+    Yaml,
+}
+
+impl Claim {
+    pub(super) fn run(self) -> Result<(), Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.map_err(Error::Start)?.block_on(async {
+            match self {
+                Self::Create(create) => create.run().await,
+                Self::List(list) => list.run().await,
+                Self::Show(show) => show.run().await,
+                Self::Delete(delete) => Ok(delete.machine.launcher().delete(&delete.name).await?),
+            }
+        })
+    }
+}
+
+impl Create {
+    async fn run(self) -> Result<(), Error> {
+        let launcher = self.machine.launcher();
+        for claim in manifest::read(&self.file)? {
+            let wait = self.wait.then(kernel::ticket).transpose().map_err(Error::Start)?;
+            let granted = launcher.acquire(Wanted::New(&claim), Asking { run: None, wait }, |_| {}).await?;
+            let devices: String = granted
+                .devices
+                .iter()
+                .map(|device| {
+                    format!("  {} {}: --device {}\n", device.request, device.device, device.cdi_device_id)
+                })
+                .collect();
+            output::print(&format!("{}/{}\n{devices}", granted.namespace, granted.name))?;
+        }
+        Ok(())
+    }
+}
+
+impl List {
+    async fn run(self) -> Result<(), Error> {
+        let Report { claims, .. } = self.machine.launcher().report().await?;
+        print(&claims, self.output)
+    }
+}
+
+impl Show {
+    async fn run(self) -> Result<(), Error> {
+        let name =
+            if self.name.contains('/') { self.name.clone() } else { format!("{NAMESPACE}/{}", self.name) };
+        let mut claims = self.machine.launcher().report().await?.claims;
+        claims.retain(|claim| claim.name == name);
+        if claims.is_empty() {
+            return Err(Error::NoClaim { name });
+        }
+        print(&claims, self.output)
+    }
+}
+
+fn print(claims: &[ClaimReport], format: Format) -> Result<(), Error> {
+    let text = match format {
+        Format::Table => table(claims),
+        Format::Json => output::json(&claims) + "\n",
+        Format::Yaml => claims.iter().map(|claim| format!("---\n{}", output::yaml(&claim.object))).collect(),
+    };
+    output::print(&text).map(|_reader| ())
+}
+
+/// One line a device.
+pub(super) fn table(claims: &[ClaimReport]) -> String {
+    if claims.is_empty() {
+        return String::from("no claims\n");
+    }
+    let rows = claims.iter().flat_map(|claim| {
+        let stays = if claim.goes_with_its_runs { "until its runs end" } else { "until deleted" };
+        let runs = if claim.runs.is_empty() { String::from("-") } else { claim.runs.join(" ") };
+        let none = || vec![(String::from("-"), String::from("-"), String::from("not prepared"))];
+        let devices: Vec<(String, String, String)> = claim
+            .devices
+            .iter()
+            .map(|device| (device.request.clone(), device.device.clone(), device.cdi_device_id.clone()))
+            .collect();
+        let devices = if devices.is_empty() { none() } else { devices };
+        devices.into_iter().map(move |(request, device, id)| {
+            vec![claim.name.clone(), request, device, stays.to_owned(), runs.clone(), id]
+        })
+    });
+    output::table(&["CLAIM", "REQUEST", "DEVICE", "STAYS", "RUNS", "CDI"], rows)
+}
