@@ -3,6 +3,7 @@
 mod allocate;
 mod check;
 mod claim;
+mod demo;
 mod devices;
 mod explain;
 mod hold;
@@ -37,6 +38,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(demo::Demo),
     Devices(devices::Devices),
     Allocate(allocate::Allocate),
     Explain(explain::Explain),
@@ -103,6 +105,10 @@ enum Error {
     RunDir { path: PathBuf, source: std::io::Error },
     #[error("there is no claim {name}\nfix: claimfs claim list shows those that there are")]
     NoClaim { name: String },
+    #[error("the demonstration ended early: {0}")]
+    Demo(#[from] crate::demo::Error),
+    #[error("cannot use the folder {}: {source}\nfix: TMPDIR names another", .path.display())]
+    DemoFolder { path: PathBuf, source: std::io::Error },
     #[error("cannot write the output: {0}")]
     Output(#[source] std::io::Error),
     #[error("cannot start: {0}")]
@@ -135,6 +141,8 @@ impl Error {
             | Self::Cluster(_)
             | Self::ClusterObjects(_)
             | Self::Manual { .. }
+            | Self::Demo(_)
+            | Self::DemoFolder { .. }
             | Self::Client(_)
             | Self::RunDir { .. }
             | Self::NoClaim { .. }
@@ -170,6 +178,7 @@ pub fn run() -> ExitCode {
     let Cli { command } = Cli::parse();
     let done = |()| ExitCode::SUCCESS;
     let outcome = match command {
+        Command::Demo(demo) => demo.run().map(done),
         Command::Devices(devices) => devices.run().map(done),
         Command::Allocate(allocate) => allocate.run(),
         Command::Explain(explain) => explain.run(),
@@ -184,10 +193,6 @@ pub fn run() -> ExitCode {
         Command::Manual(manual) => manual.run().map(done),
         Command::Open(open) => open.run().map(done),
     };
-    end(outcome)
-}
-
-fn end(outcome: Result<ExitCode, Error>) -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {

@@ -27,6 +27,7 @@
 //! - [`check`]: whether a machine has what all of these need.
 //! - [`standalone`]: claims without a cluster.
 //! - [`node`]: the daemon that all of these make up.
+//! - [`demo`]: all of it, shown.
 //! - [`cli`]: one file a subcommand.
 //!
 //! Arrows point one way: a module never calls back into the one that called it.
@@ -40,6 +41,7 @@ pub mod claims;
 pub mod cli;
 pub mod cluster;
 pub mod config;
+pub mod demo;
 pub mod device;
 pub mod discover;
 pub mod exhibit;

@@ -158,7 +158,7 @@ fn fix(
                     Owner::Request => "request",
                 };
                 format!(
-                    "change selector #{} of the {whose} to what the devices have{or_fewer}",
+                    "let selector #{} of the {whose} ask for what the devices have{or_fewer}",
                     selector.index
                 )
             }

@@ -145,8 +145,7 @@ impl Books {
                 return Ok(Ok(result));
             }
             let why = misfit::describe(machine, &stored, &withheld);
-            let could_fit = patience == Patience::Refuse || machine.could_ever_fit(&stored)?;
-            Ok(Err(if could_fit { Refusal::Misfit { why } } else { never(why) }))
+            Ok(Err(if machine.could_ever_fit(&stored)? { Refusal::Misfit { why } } else { never(why) }))
         })?;
         match (outcome, patience) {
             (Ok(result), _) => Ok(Asked::Granted(self.grant(stored, result)?)),

@@ -4,7 +4,7 @@
 //! would be published.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -12,7 +12,7 @@ use std::{
 use k8s_openapi::{
     api::{
         core::v1::Node,
-        resource::v1::{AllocationResult, DeviceClass, DeviceRequestAllocationResult, ResourceSlice},
+        resource::v1::{AllocationResult, DeviceClass, ResourceSlice},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
@@ -20,11 +20,11 @@ use k8s_openapi::{
 use super::{classes, manifest::RELEASE};
 use crate::{
     allocate::{
-        self, Allocated, Cel, Claim, Cluster, DeviceId, DeviceView, Expressions, Features, Interruption,
-        ModelError, Slice, Want, Wanted, allocate,
+        self, Allocated, Cel, Claim, Cluster, DeviceId, DeviceView, Expressions, Features, Held,
+        Interruption, ModelError, Slice, Want, Wanted, allocate,
     },
     claims::Stored,
-    device::{Amount, AmountError, DeviceName, DriverName, NodeName},
+    device::{DeviceName, DriverName, NodeName},
     discover::Found,
     publish,
 };
@@ -50,16 +50,6 @@ pub enum Error {
     /// A quantity is none.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A claim consumes an amount that is none.
-    #[error("claim {claim}: it consumes {text:?}: {source}")]
-    Consumed {
-        /// The claim.
-        claim: String,
-        /// The amount.
-        text: String,
-        /// Why.
-        source: AmountError,
-    },
     /// The allocator refuses.
     #[error(transparent)]
     Allocate(#[from] allocate::Error),
@@ -87,7 +77,8 @@ pub type Withheld = BTreeSet<DeviceName>;
 impl Machine<'_> {
     /// What a claim gets now; nothing where it does not fit.
     pub fn decide(&self, claim: &Stored, withheld: &Withheld) -> Result<Option<AllocationResult>, Error> {
-        let mut allocated = held(self.claims)?;
+        let held = Held::by(self.claims.iter().map(|stored| &stored.object), &Features::default_of(RELEASE))?;
+        let mut allocated = held.allocated;
         let (driver, pool) = (self.driver.as_str(), self.node.as_str());
         let ids = withheld.iter().map(|device| DeviceId { driver, pool, device: device.as_str() });
         allocated.devices.extend(ids);
@@ -101,20 +92,11 @@ impl Machine<'_> {
 
     /// The devices that a claim could want: what its classes and expressions select, in whichever number.
     pub fn wanted_by(&self, claim: &Stored) -> Result<Withheld, Error> {
-        let mut wanted = BTreeSet::new();
-        for candidates in self.candidates(claim)? {
-            wanted.extend(candidates.devices);
-        }
-        Ok(wanted)
-    }
-
-    /// What each request or alternative of a claim selects.
-    pub(super) fn candidates(&self, claim: &Stored) -> Result<Vec<Candidates>, Error> {
         let slices = self.slices();
         let slices: Vec<Slice<'_>> = slices.iter().map(Slice::try_from).collect::<Result<_, _>>()?;
         let expressions = Expressions::new(RELEASE, &Features::default_of(RELEASE));
         let model = Claim::try_from(&claim.object)?;
-        let mut all = Vec::new();
+        let mut wanted = BTreeSet::new();
         for want in wants(&model) {
             let selectors = self.selectors(want);
             let selected = |slice: &Slice<'_>, device: &allocate::Device<'_>| {
@@ -125,17 +107,9 @@ impl Machine<'_> {
             let devices =
                 slices.iter().flat_map(|slice| slice.devices.iter().map(move |device| (slice, device)));
             let devices = devices.filter(|(slice, device)| selected(slice, device));
-            all.push(Candidates {
-                request: want.name.to_owned(),
-                class: want.class.to_owned(),
-                mode: match want.mode {
-                    allocate::Mode::Count(count) => Some(count),
-                    _ => None,
-                },
-                devices: devices.filter_map(|(_, device)| device.name.parse().ok()).collect(),
-            });
+            wanted.extend(devices.filter_map(|(_, device)| device.name.parse::<DeviceName>().ok()));
         }
-        Ok(all)
+        Ok(wanted)
     }
 
     fn ask(&self, claim: &Stored, allocated: &Allocated<'_>) -> Result<Option<AllocationResult>, Error> {
@@ -184,22 +158,13 @@ impl Machine<'_> {
     }
 
     /// As they would be published; their names, by which the allocator orders them, are those of the server.
-    fn slices(&self) -> Vec<ResourceSlice> {
+    pub(super) fn slices(&self) -> Vec<ResourceSlice> {
         let mut slices = publish::slices(self.driver, self.node, &self.found.devices);
         for slice in &mut slices {
             slice.metadata.name = slice.metadata.generate_name.take();
         }
         slices
     }
-}
-
-/// What a request or an alternative selects.
-pub(super) struct Candidates {
-    pub(super) request: String,
-    pub(super) class: String,
-    /// How many are wanted, where it is not all of them.
-    pub(super) mode: Option<i64>,
-    pub(super) devices: BTreeSet<DeviceName>,
 }
 
 fn wants<'c>(claim: &'c Claim<'c>) -> impl Iterator<Item = &'c Want<'c>> {
@@ -210,42 +175,11 @@ fn wants<'c>(claim: &'c Claim<'c>) -> impl Iterator<Item = &'c Want<'c>> {
     })
 }
 
-/// The devices that a claim was given.
-pub(super) fn results(claim: &Stored) -> &[DeviceRequestAllocationResult] {
-    let allocation = claim.object.status.as_ref().and_then(|status| status.allocation.as_ref());
-    let devices = allocation.and_then(|allocation| allocation.devices.as_ref());
-    devices.and_then(|devices| devices.results.as_deref()).unwrap_or_default()
-}
-
-/// What claims hold. An administrator's do not count.
-fn held(claims: &[Arc<Stored>]) -> Result<Allocated<'_>, Error> {
-    let mut allocated = Allocated::default();
-    let all = claims.iter().flat_map(|stored| results(stored).iter().map(move |result| (stored, result)));
-    for (stored, result) in all.filter(|(_, result)| result.admin_access != Some(true)) {
-        let id = DeviceId { driver: &result.driver, pool: &result.pool, device: &result.device };
-        if result.share_id.is_none() {
-            allocated.devices.insert(id);
-            continue;
-        }
-        allocated.shared.insert(id);
-        let capacity: &mut BTreeMap<&str, Amount> = allocated.capacity.entry(id).or_default();
-        for (name, quantity) in result.consumed_capacity.iter().flatten() {
-            let amount: Amount = quantity.0.parse().map_err(|source| Error::Consumed {
-                claim: stored.claim.to_string(),
-                text: quantity.0.clone(),
-                source,
-            })?;
-            let sum =
-                capacity.get(name.as_str()).map_or_else(|| amount.clone(), |before| before.plus(&amount));
-            capacity.insert(name, sum);
-        }
-    }
-    Ok(allocated)
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use std::path::Path;
+
+    use k8s_openapi::api::resource::v1::DeviceRequestAllocationResult;
 
     use super::*;
     use crate::{
@@ -253,6 +187,13 @@ pub(super) mod tests {
         discover::{self, Roots},
         standalone::manifest::{Lifetime, complete, quick},
     };
+
+    /// The devices that a claim was given.
+    fn results(claim: &Stored) -> &[DeviceRequestAllocationResult] {
+        let allocation = claim.object.status.as_ref().and_then(|status| status.allocation.as_ref());
+        let devices = allocation.and_then(|allocation| allocation.devices.as_ref());
+        devices.and_then(|devices| devices.results.as_deref()).unwrap_or_default()
+    }
 
     /// A machine with these sources, on which claims come one after another.
     pub(in crate::standalone) struct Bench {

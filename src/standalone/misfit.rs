@@ -1,49 +1,43 @@
 //! Why a claim does not fit: the one place where that is said.
 
-use std::collections::BTreeSet;
-
-use super::decide::{Candidates, Machine, Withheld, results};
-use crate::{claims::Stored, device::DeviceName};
+use super::{
+    decide::{Machine, Withheld},
+    manifest::RELEASE,
+};
+use crate::{
+    allocate::Features,
+    claims::Stored,
+    explain::explain,
+    objects::Objects,
+    question::{Choice, Question},
+};
 
 /// What is said to whoever asked for a claim that does not fit now.
 #[must_use]
 pub fn describe(machine: &Machine<'_>, claim: &Stored, withheld: &Withheld) -> String {
-    let candidates = machine.candidates(claim).unwrap_or_default();
-    let lines: Vec<String> = candidates.iter().map(|one| line(machine, one, withheld)).collect();
-    format!("claim {} does not fit: {}", claim.claim, lines.join("; "))
-}
-
-fn line(machine: &Machine<'_>, candidates: &Candidates, withheld: &Withheld) -> String {
-    let Candidates { request, class, mode, devices } = candidates;
-    let holders: BTreeSet<String> = machine
-        .claims
-        .iter()
-        .filter(|other| results(other).iter().any(|result| is_in(devices, &result.device)))
-        .map(|other| other.claim.to_string())
-        .collect();
-    let wanted = mode.map_or_else(|| String::from("all devices"), |count| count_of(count, "device"));
-    let matching = format!("{} of {} match", devices.len(), machine.found.devices.len());
-    let held = match holders.len() {
-        0 => String::new(),
-        _ => format!(", in use by {}", some(&holders)),
+    let asked = Objects { claims: vec![claim.object.clone()], ..Objects::default() };
+    let known = Objects {
+        claims: machine.claims.iter().map(|stored| stored.object.clone()).collect(),
+        classes: machine.classes.to_vec(),
+        slices: machine.slices(),
+        ..Objects::default()
     };
-    let waited = devices.intersection(withheld).count();
-    let waited = if waited > 0 { format!(", {waited} waited for by others") } else { String::new() };
-    format!("request {request} wants {wanted} of class {class}; {matching}{held}{waited}")
-}
-
-fn is_in(devices: &BTreeSet<DeviceName>, device: &str) -> bool {
-    devices.iter().any(|name| name.as_str() == device)
-}
-
-fn count_of(count: i64, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
-}
-
-fn some(names: &BTreeSet<String>) -> String {
-    let first: Vec<&str> = names.iter().take(5).map(String::as_str).collect();
-    let more = if names.len() > 5 { " …" } else { "" };
-    format!("{}{more}", first.join(", "))
+    let choice = Choice {
+        claims: Vec::new(),
+        node: Some(machine.node.to_string()),
+        release: RELEASE,
+        features: Features::default_of(RELEASE),
+    };
+    let explained = Question::new(asked, known, choice).and_then(|question| explain(&question));
+    let text = match explained {
+        Ok(explanation) => explanation.to_string().trim_end().to_owned(),
+        Err(error) => format!("claim {} does not fit, and cannot be explained: {error}", claim.claim),
+    };
+    match withheld.len() {
+        0 => text,
+        1 => format!("{text}\n1 device is waited for by others"),
+        count => format!("{text}\n{count} devices are waited for by others"),
+    }
 }
 
 #[cfg(test)]
@@ -57,9 +51,12 @@ mod tests {
         let one = bench.claim(&[], 1);
         bench.give(one, &Withheld::new()).unwrap();
         let two = bench.claim(&[], 2);
-        assert_eq!(
-            describe(&bench.machine(), &two, &Withheld::new()),
-            "claim default/run-00000001 does not fit: request device wants 2 devices of class claimfs.dev; 2 of 2 match, in use by default/run-00000000"
+        let text = describe(&bench.machine(), &two, &Withheld::new());
+        assert!(text.starts_with("claim default/run-00000001 does not fit on node n1\n"), "{text}");
+        assert!(text.contains("CFS0110  1 of 2: in use by default/run-00000000 (gpu-0)"), "{text}");
+        assert!(
+            text.ends_with("wait for default/run-00000000, or delete what is not needed, or ask for 1"),
+            "{text}"
         );
     }
 }

@@ -30,13 +30,13 @@ pub enum Refusal {
     #[error(transparent)]
     Decide(decide::Error),
     /// There are not enough devices.
-    #[error("{why}\nfix: wait for them with --wait, or see who has them: claimfs status")]
+    #[error("{why}\nfix: --wait waits until they are free; claimfs status shows who has them")]
     Misfit {
         /// Why.
         why: String,
     },
     /// There never are enough devices.
-    #[error("{why}\nfix: ask for less; it would not fit if all devices were free")]
+    #[error("{why}\nIt would not fit if all devices were free.")]
     Never {
         /// Why.
         why: String,
