@@ -22,6 +22,7 @@ mod requests;
 mod result;
 mod search;
 mod selectors;
+mod slices;
 mod taints;
 
 use k8s_openapi::api::{
@@ -42,7 +43,8 @@ pub use self::{
         Allocated, Attribute, Capacity, Claim, Consumption, CounterSet, Device, DeviceId, Held, Mode,
         ModelError, Placement, Policy, Range, Request, Slice, Want, Wanted,
     },
-    selectors::{Cel, CelError, DeviceView},
+    selectors::{Cel, CelError, DeviceView, Seen},
+    slices::Slices,
     taints::tainted,
 };
 use self::{pools::Pools, requests::Requests, search::Search};
@@ -63,7 +65,7 @@ pub struct Cluster<'a> {
     /// All classes.
     pub classes: &'a [DeviceClass],
     /// All slices, with the taints of rules in them.
-    pub slices: &'a [Slice<'a>],
+    pub slices: &'a Slices<'a>,
     /// Evaluates expressions.
     pub cel: &'a dyn Cel,
     /// Asked before every step whether to go on.

@@ -6,6 +6,7 @@
 //! selector must mean the same here and in the scheduler. No text makes either of them panic, and both end:
 //! a text is bounded in length and depth, and an evaluation in its cost.
 
+mod args;
 mod ast;
 mod check;
 mod checked;
@@ -108,15 +109,26 @@ pub struct Program {
 
 /// Makes a program of an expression.
 pub fn compile(expression: &str, features: Features) -> Result<Program, CompileError> {
+    let attribute = features.attribute_type();
+    let is_decision = |found: &Type| *found == Type::Bool || *found == attribute;
+    program(expression, features, is_decision, |found| CompileError::Result { found })
+}
+
+/// Makes a program of an expression whose result is of a type that is allowed.
+fn program(
+    expression: &str,
+    features: Features,
+    is_allowed: impl FnOnce(&Type) -> bool,
+    refuse: impl FnOnce(String) -> CompileError,
+) -> Result<Program, CompileError> {
     if expression.len() > MAX_LENGTH {
         return Err(CompileError::Long { length: expression.len() });
     }
     let flawed = |flaws| CompileError::Flawed(Flaws::new(expression, flaws));
     let parsed = parser::parse(expression).map_err(|flaw| flawed(vec![flaw]))?;
     let checked = check::check(&parsed, features).map_err(flawed)?;
-    let is_decision = checked.result == Type::Bool || checked.result == features.attribute_type();
-    if !is_decision {
-        return Err(CompileError::Result { found: checked.result.declared() });
+    if !is_allowed(&checked.result) {
+        return Err(refuse(checked.result.declared()));
     }
     let constant = |failure: value::Failure| CompileError::Constant { reason: failure.to_string() };
     let root = plan::plan(&checked.expression, features.version).map_err(constant)?;
@@ -125,18 +137,21 @@ pub fn compile(expression: &str, features: Features) -> Result<Program, CompileE
 
 impl Program {
     /// Whether a device is selected, and what it cost to find out.
-    pub fn matches(&self, device: &DeviceInput<'_>) -> Result<(bool, Cost), RuntimeError> {
+    pub fn matches(&self, device: &DeviceInput) -> Result<(bool, Cost), RuntimeError> {
+        let (value, cost) = self.evaluate(device)?;
+        match value.decision() {
+            Ok(matches) => Ok((matches, cost)),
+            Err(reason) => Err(RuntimeError::NotBool { found: value.type_name().to_owned(), reason, cost }),
+        }
+    }
+
+    fn evaluate(&self, device: &DeviceInput) -> Result<(value::Value, Cost), RuntimeError> {
         device.check(self.features.allows_lists())?;
         let mut evaluation = eval::Evaluation::new(device, self.slots);
         let result = evaluation.node(&self.root);
         let cost = evaluation.cost();
         match result {
-            Ok(value) => match value.decision() {
-                Ok(matches) => Ok((matches, cost)),
-                Err(reason) => {
-                    Err(RuntimeError::NotBool { found: value.type_name().to_owned(), reason, cost })
-                }
-            },
+            Ok(value) => Ok((value, cost)),
             Err(Stop::CostLimit) => Err(RuntimeError::CostLimit { cost }),
             Err(Stop::Failed(failure)) => Err(RuntimeError::Failed { message: failure.to_string(), cost }),
         }

@@ -18,7 +18,8 @@ use k8s_openapi::api::{
 
 use crate::{
     allocate::{
-        self, Claim, Cluster, Expressions, Features, Held, Interruption, ModelError, Release, Slice, tainted,
+        self, Claim, Cluster, Expressions, Features, Held, Interruption, ModelError, Release, Slice, Slices,
+        tainted,
     },
     objects::Objects,
 };
@@ -150,7 +151,7 @@ impl Question {
     /// Reads everything, and lets something be done with it.
     pub fn with<T>(&self, work: impl FnOnce(&Situation<'_>) -> T) -> Result<T, Error> {
         let claims = self.wanted.iter().map(Claim::try_from).collect::<Result<Vec<_>, _>>()?;
-        let slices = self.slices.iter().map(Slice::try_from).collect::<Result<Vec<_>, _>>()?;
+        let slices = self.slices.iter().map(Slice::try_from).collect::<Result<Slices<'_>, _>>()?;
         let held = Held::by(&self.holding, &self.features)?;
         let expressions = Expressions::new(self.release, &self.features);
         let started = Instant::now();

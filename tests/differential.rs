@@ -14,7 +14,7 @@ use std::{
 };
 
 use claimfs::allocate::{
-    Allocated, Claim, Cluster, DeviceId, Expressions, Features, Release, Slice, allocate,
+    Allocated, Claim, Cluster, DeviceId, Expressions, Features, Release, Slice, Slices, allocate,
 };
 use k8s_openapi::api::{
     core::v1::Node,
@@ -99,7 +99,7 @@ fn ours(question: &Value) -> Option<Value> {
     let slices: Vec<ResourceSlice> = part(question, "Slices")?;
     let claims: Vec<ResourceClaim> = part(question, "Claims")?;
     let taken: Vec<String> = part(question, "AllocatedDevices")?;
-    let slices: Vec<Slice<'_>> = slices.iter().map(Slice::try_from).collect::<Result<_, _>>().ok()?;
+    let slices: Slices<'_> = slices.iter().map(Slice::try_from).collect::<Result<_, _>>().ok()?;
     let claims: Vec<Claim<'_>> = claims.iter().map(Claim::try_from).collect::<Result<_, _>>().ok()?;
     let allocated =
         Allocated { devices: taken.iter().map(|id| device_id(id)).collect(), ..Allocated::default() };

@@ -1,12 +1,12 @@
 //! How much of a device's capacity a request takes.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use super::{Capacity, Cluster, Policy, Range, Release, error::CapacityFlaw};
 use crate::device::{Amount, Format};
 
 /// What a request takes of each capacity of a device.
-pub(super) type Consumed<'a> = Vec<(&'a str, Amount)>;
+pub(super) type Consumed<'a> = Vec<(&'a str, Cow<'a, Amount>)>;
 
 /// Which capacity cannot be calculated with, and why.
 pub(super) type NamedFlaw = (String, CapacityFlaw);
@@ -14,7 +14,7 @@ pub(super) type NamedFlaw = (String, CapacityFlaw);
 /// What a request would take of a device; nothing if the device cannot give it however empty it is.
 pub(super) fn consumed<'a>(
     cluster: &Cluster<'_>,
-    wanted: Option<&BTreeMap<&str, Amount>>,
+    wanted: Option<&'a BTreeMap<&'a str, Amount>>,
     capacity: &'a BTreeMap<&'a str, Capacity>,
 ) -> Result<Option<Consumed<'a>>, NamedFlaw> {
     if wanted.is_some_and(|wanted| wanted.keys().any(|name| !capacity.contains_key(name))) {
@@ -30,7 +30,7 @@ pub(super) fn consumed<'a>(
         }
         consumed.push((name, amount));
     }
-    let is_allowed = |((_, amount), capacity): (&(&str, Amount), &Capacity)| {
+    let is_allowed = |((_, amount), capacity): (&(&str, Cow<'_, Amount>), &Capacity)| {
         capacity.policy.as_ref().is_none_or(|policy| arithmetic.allows(amount, policy))
     };
     let is_possible = consumed.iter().zip(capacity.values()).all(is_allowed);
@@ -47,10 +47,13 @@ pub(super) fn fits(
     consumed.iter().zip(capacity.values()).all(|((name, amount), capacity)| {
         let others = [allocated.and_then(|allocated| allocated.get(name)), chosen.get(name)];
         let [None, None] = others else {
-            let total = others.into_iter().flatten().fold(amount.clone(), |total, more| total.plus(more));
+            let total = others
+                .into_iter()
+                .flatten()
+                .fold(amount.clone().into_owned(), |total, more| total.plus(more));
             return total <= capacity.value;
         };
-        *amount <= capacity.value
+        **amount <= capacity.value
     })
 }
 
@@ -68,19 +71,23 @@ impl Arithmetic {
         Self { release, fractional }
     }
 
-    fn amount(self, wanted: Option<&Amount>, capacity: &Capacity) -> Result<Amount, CapacityFlaw> {
+    fn amount<'a>(
+        self,
+        wanted: Option<&'a Amount>,
+        capacity: &'a Capacity,
+    ) -> Result<Cow<'a, Amount>, CapacityFlaw> {
         let Some(wanted) = wanted else {
             let default = capacity.policy.as_ref().and_then(|policy| policy.default.as_ref());
-            return Ok(default.unwrap_or(&capacity.value).clone());
+            return Ok(Cow::Borrowed(default.unwrap_or(&capacity.value)));
         };
         match &capacity.policy {
             Some(Policy { range: Some(range @ Range { min: Some(min), .. }), .. }) => {
-                self.rounded(wanted, min, range)
+                self.rounded(wanted, min, range).map(Cow::Owned)
             }
             Some(Policy { values: Some(values), .. }) => {
-                Ok(values.iter().find(|value| wanted <= value).unwrap_or(wanted).clone())
+                Ok(Cow::Borrowed(values.iter().find(|value| wanted <= value).unwrap_or(wanted)))
             }
-            _ => Ok(wanted.clone()),
+            _ => Ok(Cow::Borrowed(wanted)),
         }
     }
 

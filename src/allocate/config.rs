@@ -34,7 +34,9 @@ pub(super) fn resolve(
 }
 
 fn of_classes(chosen: &[&CheckedWant<'_>]) -> Vec<DeviceAllocationConfiguration> {
-    let class_of = |want: &CheckedWant<'_>| want.class.metadata.name.clone();
+    fn class_of<'w>(want: &'w CheckedWant<'_>) -> Option<&'w str> {
+        want.class.metadata.name.as_deref()
+    }
     let mut config = Vec::new();
     for (index, want) in chosen.iter().enumerate() {
         let class = class_of(want);

@@ -46,18 +46,17 @@ pub(super) struct GroupsBefore<'a>(Vec<(&'a str, Option<Groups<'a>>)>);
 /// The counters of one pool while devices are chosen.
 #[derive(Debug)]
 pub(super) struct Ledger<'a> {
-    /// By counter set and counter: what allocated devices leave, and what chosen devices take.
-    counters: BTreeMap<(&'a str, &'a str), Counter>,
+    /// What allocated and chosen devices leave.
+    left: Vec<Amount>,
+    /// By counter set and counter, where it is.
+    places: BTreeMap<(&'a str, &'a str), usize>,
     /// Whether allocated devices took more than there is of anything; then nobody gets anything.
     is_overdrawn: bool,
     groups: BTreeMap<&'a str, Groups<'a>>,
 }
 
-#[derive(Debug)]
-struct Counter {
-    available: Amount,
-    taken: Option<Amount>,
-}
+/// Which counters a device consumes, and how much of each.
+pub(super) type CounterDemand<'a> = Vec<(usize, &'a Amount)>;
 
 /// A counter of which there is not enough.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,10 +75,12 @@ impl<'a> Ledger<'a> {
     /// Counts what allocated devices of the pool take, on whichever node they are.
     pub(super) fn open(pool: &Usable<'a>, allocated: &Allocated<'_>) -> Self {
         let sets = pool.counter_sets.values();
-        let mut counters: BTreeMap<_, _> = sets
-            .flat_map(|set| set.counters.iter().map(|(name, value)| ((set.name, *name), value)))
-            .map(|(key, value)| (key, Counter { available: value.clone(), taken: None }))
-            .collect();
+        let all = sets.flat_map(|set| set.counters.iter().map(|(name, value)| ((set.name, *name), value)));
+        let (mut left, mut places) = (Vec::new(), BTreeMap::new());
+        for (key, value) in all {
+            places.insert(key, left.len());
+            left.push(value.clone());
+        }
         let mut groups: BTreeMap<&str, Groups<'_>> = BTreeMap::new();
         for slice in &pool.slices {
             let is_allocated = |device: &&Device<'_>| {
@@ -88,8 +89,8 @@ impl<'a> Ledger<'a> {
             };
             for consumption in slice.devices.iter().filter(is_allocated).flat_map(|device| &device.consumes) {
                 for (name, amount) in &consumption.counters {
-                    if let Some(counter) = counters.get_mut(&(consumption.counter_set, *name)) {
-                        counter.available = counter.available.minus(amount);
+                    if let Some(place) = places.get(&(consumption.counter_set, *name)) {
+                        left[*place] = Amount::minus(&left[*place], amount);
                     }
                 }
                 let own = Groups::of(consumption.compatibility_groups);
@@ -99,8 +100,16 @@ impl<'a> Ledger<'a> {
                     .or_insert(own);
             }
         }
-        let is_overdrawn = counters.values().any(|counter| counter.available.sign().is_lt());
-        Self { counters, is_overdrawn, groups }
+        let is_overdrawn = left.iter().any(|left| left.sign().is_lt());
+        Self { left, places, is_overdrawn, groups }
+    }
+
+    /// What a device consumes, as places among the counters.
+    pub(super) fn demand(&self, consumes: &'a [Consumption<'a>]) -> CounterDemand<'a> {
+        let all = consumes.iter().flat_map(|consumption| {
+            consumption.counters.iter().map(|(name, amount)| ((consumption.counter_set, *name), amount))
+        });
+        all.filter_map(|(key, amount)| Some((*self.places.get(&key)?, amount))).collect()
     }
 
     /// Joins the groups of a device, if it can stand with those that are there.
@@ -134,24 +143,16 @@ impl<'a> Ledger<'a> {
     }
 
     /// Takes what a device consumes, if there is enough.
-    pub(super) fn take(&mut self, consumes: &[Consumption<'a>]) -> bool {
+    pub(super) fn take(&mut self, demand: &CounterDemand<'a>) -> bool {
         if self.is_overdrawn {
             return false;
         }
-        self.change(consumes, |taken, amount| match taken {
-            Some(taken) => taken.plus(amount),
-            None => amount.clone(),
-        });
-        let is_enough = consumes.iter().all(|consumption| {
-            consumption.counters.keys().all(|name| {
-                let counter = self.counters.get(&(consumption.counter_set, *name));
-                counter.is_none_or(|Counter { available, taken }| {
-                    taken.as_ref().is_none_or(|taken| available >= taken)
-                })
-            })
-        });
+        for (place, amount) in demand {
+            self.left[*place] = self.left[*place].minus(amount);
+        }
+        let is_enough = demand.iter().all(|(place, _)| self.left[*place].sign().is_ge());
         if !is_enough {
-            self.give_back(consumes);
+            self.give_back(demand);
         }
         is_enough
     }
@@ -160,32 +161,21 @@ impl<'a> Ledger<'a> {
     pub(super) fn shortage(&self, consumes: &[Consumption<'a>]) -> Option<Shortage<'a>> {
         consumes.iter().find_map(|consumption| {
             consumption.counters.iter().find_map(|(name, needed)| {
-                let counter = self.counters.get(&(consumption.counter_set, *name))?;
-                (self.is_overdrawn || counter.available < *needed).then(|| Shortage {
+                let left = &self.left[*self.places.get(&(consumption.counter_set, *name))?];
+                (self.is_overdrawn || left < needed).then(|| Shortage {
                     counter_set: consumption.counter_set,
                     counter: name,
                     needed: needed.clone(),
-                    left: counter.available.clone(),
+                    left: left.clone(),
                 })
             })
         })
     }
 
     /// Undoes a take.
-    pub(super) fn give_back(&mut self, consumes: &[Consumption<'a>]) {
-        self.change(consumes, |taken, amount| match taken {
-            Some(taken) => taken.minus(amount),
-            None => amount.clone(),
-        });
-    }
-
-    fn change(&mut self, consumes: &[Consumption<'a>], to: impl Fn(Option<&Amount>, &Amount) -> Amount) {
-        for consumption in consumes {
-            for (name, amount) in &consumption.counters {
-                if let Some(counter) = self.counters.get_mut(&(consumption.counter_set, *name)) {
-                    counter.taken = Some(to(counter.taken.as_ref(), amount));
-                }
-            }
+    pub(super) fn give_back(&mut self, demand: &CounterDemand<'a>) {
+        for (place, amount) in demand {
+            self.left[*place] = self.left[*place].plus(amount);
         }
     }
 }

@@ -1,20 +1,29 @@
 //! Evaluates the expressions of claims and classes, each compiled once.
 
-use std::{
-    cell::RefCell,
-    collections::{BTreeMap, HashMap},
-};
+use std::{cell::RefCell, collections::HashMap};
 
 use super::{Attribute, Cel, CelError, DeviceView, Features, Release};
-use crate::{
-    cel::{self, DeviceInput, Environment, Program, Reason, Trace},
-    device::Amount,
-};
+use crate::cel::{self, Environment, Program, Reason, Trace};
 
 /// The expressions that were met so far.
 pub struct Expressions {
     features: cel::Features,
-    programs: RefCell<HashMap<String, Result<Program, CelError>>>,
+    selectors: RefCell<Compiled<Program>>,
+}
+
+/// Expressions of one kind.
+struct Compiled<P> {
+    all: Vec<(String, Result<P, CelError>)>,
+    /// Where each one is.
+    places: HashMap<String, usize>,
+    /// Where the last ones are, which are found without hashing a long text.
+    recent: Vec<usize>,
+}
+
+impl<P> Default for Compiled<P> {
+    fn default() -> Self {
+        Self { all: Vec::new(), places: HashMap::new(), recent: Vec::new() }
+    }
 }
 
 impl Expressions {
@@ -31,26 +40,42 @@ impl Expressions {
             version,
             environment: Environment::Stored,
         };
-        Self { features, programs: RefCell::default() }
+        Self { features, selectors: RefCell::default() }
+    }
+}
+
+impl<P> Compiled<P> {
+    /// Those of one request, which are asked for again with the next device.
+    const RECENT: usize = 4;
+
+    /// What an expression is compiled to, now or before.
+    fn get(
+        &mut self,
+        expression: &str,
+        compile: impl FnOnce(&str) -> Result<P, cel::CompileError>,
+    ) -> Result<&P, CelError> {
+        let place = self.place(expression, compile);
+        self.all[place].1.as_ref().map_err(CelError::clone)
     }
 
-    fn with<T>(
-        &self,
+    fn place(
+        &mut self,
         expression: &str,
-        work: impl FnOnce(&Program) -> Result<T, CelError>,
-    ) -> Result<T, CelError> {
-        let mut programs = self.programs.borrow_mut();
-        if !programs.contains_key(expression) {
-            let compiled = cel::compile(expression, self.features);
-            let compiled = compiled.map_err(|error| CelError::Compile(error.to_string()));
-            programs.insert(expression.to_owned(), compiled);
+        compile: impl FnOnce(&str) -> Result<P, cel::CompileError>,
+    ) -> usize {
+        let is_it = |place: &&usize| self.all[**place].0 == expression;
+        if let Some(&place) = self.recent.iter().find(is_it) {
+            return place;
         }
-        match programs.get(expression) {
-            Some(Ok(program)) => work(program),
-            Some(Err(error)) => Err(error.clone()),
-            // Invariant: it was put there above.
-            None => Err(CelError::Compile(String::from("the expression is gone"))),
-        }
+        let place = self.places.get(expression).copied().unwrap_or_else(|| {
+            let compiled = compile(expression).map_err(|error| CelError::Compile(error.to_string()));
+            self.all.push((expression.to_owned(), compiled));
+            self.places.insert(expression.to_owned(), self.all.len() - 1);
+            self.all.len() - 1
+        });
+        self.recent.truncate(Self::RECENT - 1);
+        self.recent.insert(0, place);
+        place
     }
 }
 
@@ -64,49 +89,21 @@ impl Expressions {
     /// Why an expression does not choose a device.
     #[must_use]
     pub fn why_not(trace: &Trace, device: &DeviceView<'_>) -> Reason {
-        on(device, |input| trace.why_not(input))
+        trace.why_not(device.input())
     }
 }
 
 impl Cel for Expressions {
     fn matches(&self, expression: &str, device: &DeviceView<'_>) -> Result<bool, CelError> {
-        self.with(expression, |program| {
-            let (matches, _) = on(device, |input| program.matches(input))
-                .map_err(|error| CelError::Runtime(error.to_string()))?;
-            Ok(matches)
-        })
+        let mut selectors = self.selectors.borrow_mut();
+        let program = selectors.get(expression, |text| cel::compile(text, self.features))?;
+        match program.matches(device.input()) {
+            Ok((matches, _)) => Ok(matches),
+            Err(error) => Err(CelError::Runtime(error.to_string())),
+        }
     }
 
     fn attribute(&self, _: &str, _: &DeviceView<'_>) -> Result<Attribute<'static>, CelError> {
         Err(CelError::Compile(String::from("derived attributes are not evaluated here")))
-    }
-}
-
-/// Does something with what expressions see of a device.
-fn on<T>(device: &DeviceView<'_>, work: impl FnOnce(&DeviceInput<'_>) -> T) -> T {
-    let attributes: BTreeMap<String, cel::Attribute> =
-        device.attributes.iter().map(|(name, value)| ((*name).to_owned(), seen(value))).collect();
-    let capacity: BTreeMap<String, Amount> =
-        device.capacity.iter().map(|(name, capacity)| ((*name).to_owned(), capacity.value.clone())).collect();
-    work(&DeviceInput {
-        driver: device.driver,
-        attributes: &attributes,
-        capacity: &capacity,
-        allow_multiple_allocations: Some(device.allow_multiple_allocations),
-    })
-}
-
-/// What an expression sees of an attribute.
-fn seen(attribute: &Attribute<'_>) -> cel::Attribute {
-    match attribute {
-        Attribute::Bool(value) => cel::Attribute::bool(*value),
-        Attribute::Int(value) => cel::Attribute::int(*value),
-        Attribute::String(text) => cel::Attribute::string(text),
-        Attribute::Version(text) => cel::Attribute::version(text),
-        Attribute::Bools(values) => cel::Attribute::bools(values),
-        Attribute::Ints(values) => cel::Attribute::ints(values),
-        Attribute::Strings(texts) => cel::Attribute::strings(texts),
-        Attribute::Versions(texts) => cel::Attribute::versions(texts),
-        Attribute::Unknown => cel::Attribute::empty(),
     }
 }

@@ -271,7 +271,7 @@ impl<'a> Inspector<'a, '_> {
         let allocated = self.cluster.allocated.capacity.get(&candidate.id)?;
         consumed.into_iter().find_map(|(name, needed)| {
             let left = capacity.get(name)?.value.minus(allocated.get(name)?);
-            (left < needed).then_some(Obstacle::Full { name, needed, left })
+            (left < *needed).then(|| Obstacle::Full { name, needed: needed.into_owned(), left })
         })
     }
 

@@ -5,7 +5,7 @@ mod read;
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, HashMap, HashSet},
     fmt,
 };
 
@@ -16,6 +16,7 @@ use k8s_openapi::api::{
 
 pub(super) use self::read::expressions;
 pub use self::{held::Held, read::ModelError};
+use super::selectors::Seen;
 use crate::device::Amount;
 
 /// Who a device is.
@@ -39,11 +40,11 @@ impl fmt::Display for DeviceId<'_> {
 #[derive(Debug, Clone, Default)]
 pub struct Allocated<'a> {
     /// Devices that one claim has for itself.
-    pub devices: BTreeSet<DeviceId<'a>>,
+    pub devices: HashSet<DeviceId<'a>>,
     /// Devices that claims have shares of.
-    pub shared: BTreeSet<DeviceId<'a>>,
+    pub shared: HashSet<DeviceId<'a>>,
     /// How much of shared devices is consumed.
-    pub capacity: BTreeMap<DeviceId<'a>, BTreeMap<&'a str, Amount>>,
+    pub capacity: HashMap<DeviceId<'a>, BTreeMap<&'a str, Amount>>,
 }
 
 impl Allocated<'_> {
@@ -132,6 +133,8 @@ pub struct Device<'a> {
     pub binding_failure_conditions: Option<&'a [String]>,
     /// Whether its claim stays on the node that it was chosen for.
     pub binds_to_node: bool,
+    /// What expressions see of it.
+    pub seen: Seen,
 }
 
 /// The value of an attribute.

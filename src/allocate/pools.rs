@@ -107,7 +107,7 @@ impl<'a> Pools<'a> {
     /// Looks through all slices.
     pub(super) fn gather(cluster: &'a Cluster<'a>, node: &Node) -> Result<Self, Error> {
         let mut found: BTreeMap<(&str, &str), Vec<&Slice<'_>>> = BTreeMap::new();
-        for slice in slices_for(cluster, node) {
+        for slice in cluster.slices.for_node(node.metadata.name.as_deref(), cluster.release) {
             if is_relevant(cluster, node, slice)? {
                 add(found.entry((slice.driver, slice.pool)).or_default(), slice);
             }
@@ -139,17 +139,6 @@ impl<'a> Pools<'a> {
     pub(super) fn any_is_invalid(&self) -> bool {
         self.pools.iter().any(|pool| matches!(pool.state, State::Invalid))
     }
-}
-
-/// The slices of this node, then those of no node in particular.
-fn slices_for<'a>(cluster: &'a Cluster<'a>, node: &Node) -> impl Iterator<Item = &'a Slice<'a>> {
-    let is_shared = |slice: &&Slice<'_>| {
-        slice.placement.node_name.is_none()
-            || (cluster.release == Release::V1_36 && !slice.counter_sets.is_empty())
-    };
-    let name = node.metadata.name.clone();
-    let own = move |slice: &&Slice<'_>| !is_shared(slice) && slice.placement.node_name == name.as_deref();
-    cluster.slices.iter().filter(own).chain(cluster.slices.iter().filter(is_shared))
 }
 
 fn is_relevant(cluster: &Cluster<'_>, node: &Node, slice: &Slice<'_>) -> Result<bool, Error> {
@@ -209,8 +198,7 @@ fn state<'a>(cluster: &'a Cluster<'a>, relevant: Vec<&'a Slice<'a>>) -> Option<S
         return Some(build(cluster, relevant, &[]));
     }
     // Slices for other nodes have been left out so far.
-    let of_pool = |slice: &&Slice<'_>| slice.driver == first.driver && slice.pool == first.pool;
-    let all = || cluster.slices.iter().filter(of_pool);
+    let all = || cluster.slices.of_pool(first.driver, first.pool);
     if all().any(|slice| slice.generation > first.generation) {
         return None;
     }
@@ -224,18 +212,16 @@ fn build<'a>(cluster: &Cluster<'_>, mut relevant: Vec<&'a Slice<'a>>, all: &[&'a
     relevant.sort_by_key(|slice| slice.name);
     let partitionable = cluster.features.partitionable_devices;
     let has_counters = |slice: &&Slice<'_>| partitionable && !slice.counter_sets.is_empty();
-    let names: BTreeSet<_> = relevant.iter().map(|slice| slice.name).collect();
-    let others: Vec<_> = all
-        .iter()
-        .copied()
-        .filter(|slice| relevant.len() < all.len() && !names.contains(slice.name))
-        .collect();
+    let others = if relevant.len() < all.len() {
+        let names: BTreeSet<_> = relevant.iter().map(|slice| slice.name).collect();
+        all.iter().copied().filter(|slice| !names.contains(slice.name)).collect()
+    } else {
+        Vec::new()
+    };
 
     let (counting, targeting): (Vec<_>, Vec<_>) = relevant.into_iter().partition(has_counters);
     let (other_counting, others): (Vec<_>, Vec<_>) = others.into_iter().partition(has_counters);
-    let mut device_names = BTreeSet::new();
-    let mut devices = targeting.iter().flat_map(|slice| &slice.devices);
-    if !devices.all(|device| device_names.insert(device.name)) {
+    if !have_distinct_devices(cluster, &targeting) {
         return State::Invalid;
     }
 
@@ -250,6 +236,14 @@ fn build<'a>(cluster: &Cluster<'_>, mut relevant: Vec<&'a Slice<'a>>, all: &[&'a
         return State::Invalid;
     }
     State::Usable(Usable { candidates: 0..0, slices, targeting: count, counter_sets })
+}
+
+fn have_distinct_devices(cluster: &Cluster<'_>, slices: &[&Slice<'_>]) -> bool {
+    // Nearly always this is known from the time before.
+    slices.first().is_none_or(|first| cluster.slices.have_distinct_devices(first.driver, first.pool)) || {
+        let mut names = BTreeSet::new();
+        slices.iter().flat_map(|slice| &slice.devices).all(|device| names.insert(device.name))
+    }
 }
 
 fn consumes_what_exists(slice: &Slice<'_>, counter_sets: &BTreeMap<&str, &CounterSet<'_>>) -> bool {

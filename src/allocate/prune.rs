@@ -119,7 +119,7 @@ impl Possible {
                 Ways::First(_) => None,
             })
         });
-        let mut matching = Matching::new(search.pools.candidates.len());
+        let mut demands: Vec<(Vec<usize>, usize)> = Vec::new();
         for (index, want) in rest.enumerate() {
             let checked = &search.requests.wants[want];
             if checked.all.is_some() {
@@ -134,18 +134,27 @@ impl Possible {
             let shared = of(Pair::Shared).filter(free).count();
             let missing = (checked.count - devices).saturating_sub(shared);
             let exclusive: Vec<_> = of(Pair::Exclusive).filter(free).collect();
-            let is_enough = if checked.is_admin() {
-                // Others do not matter to it.
-                exclusive.len() >= missing
-            } else {
-                exclusive.len() >= missing && matching.add(&exclusive, missing)
-            };
-            if !is_enough {
+            if exclusive.len() < missing {
                 return false;
             }
+            // Others do not matter to one with admin access.
+            if !checked.is_admin() {
+                demands.push((exclusive, missing));
+            }
         }
-        true
+        is_enough(&demands, search.pools.candidates.len())
     }
+}
+
+/// Whether all demands can be met together, each by so many of its own candidates.
+fn is_enough(demands: &[(Vec<usize>, usize)], candidates: usize) -> bool {
+    // Too few for all is seen at once, and nearly always what it is.
+    let mut is_wanted = vec![false; candidates];
+    let wanted = demands.iter().flat_map(|(choices, _)| choices);
+    let different = wanted.filter(|candidate| !mem::replace(&mut is_wanted[**candidate], true)).count();
+    let missing: usize = demands.iter().map(|(_, missing)| missing).sum();
+    let mut matching = Matching::new(candidates);
+    missing <= different && demands.iter().all(|(choices, missing)| matching.add(choices, *missing))
 }
 
 /// What a want could get; nothing if an expression fails.
@@ -172,36 +181,36 @@ fn pairs(search: &mut Search<'_>, want: usize) -> Option<Vec<Pair>> {
 }
 
 /// Who gets which device, changed as others need them.
-struct Matching {
+struct Matching<'c> {
     /// By candidate, whose it is.
     owners: Vec<Option<usize>>,
     /// By owner, what it could have; one owner for each device that is wanted.
-    choices: Vec<Vec<usize>>,
+    choices: Vec<&'c [usize]>,
+    seen: Vec<bool>,
 }
 
-impl Matching {
+impl<'c> Matching<'c> {
     fn new(candidates: usize) -> Self {
-        Self { owners: vec![None; candidates], choices: Vec::new() }
+        Self { owners: vec![None; candidates], choices: Vec::new(), seen: vec![false; candidates] }
     }
 
     /// Adds so many owners with the same choices, if all can have something.
-    fn add(&mut self, choices: &[usize], count: usize) -> bool {
+    fn add(&mut self, choices: &'c [usize], count: usize) -> bool {
         (0..count).all(|_| {
-            self.choices.push(choices.to_vec());
-            let mut seen = vec![false; self.owners.len()];
-            self.place(self.choices.len() - 1, &mut seen)
+            self.choices.push(choices);
+            self.seen.fill(false);
+            self.place(self.choices.len() - 1)
         })
     }
 
-    fn place(&mut self, owner: usize, seen: &mut [bool]) -> bool {
-        for index in 0..self.choices[owner].len() {
-            let candidate = self.choices[owner][index];
-            if mem::replace(&mut seen[candidate], true) {
+    fn place(&mut self, owner: usize) -> bool {
+        for &candidate in self.choices[owner] {
+            if mem::replace(&mut self.seen[candidate], true) {
                 continue;
             }
             let is_free = match self.owners[candidate] {
                 None => true,
-                Some(other) => self.place(other, seen),
+                Some(other) => self.place(other),
             };
             if is_free {
                 self.owners[candidate] = Some(owner);

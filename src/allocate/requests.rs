@@ -45,6 +45,8 @@ pub(super) struct CheckedWant<'a> {
     /// Its class.
     pub(super) class: &'a DeviceClass,
     class_selectors: Vec<Option<&'a str>>,
+    /// The first want that selects the same devices for the same reasons, perhaps itself.
+    pub(super) alike: usize,
     /// How many devices it takes.
     pub(super) count: usize,
     /// All devices, if it wants all.
@@ -73,6 +75,13 @@ impl<'a> CheckedWant<'a> {
             Some(parent) => format!("{parent}/{}", self.want.name),
             None => self.want.name.to_owned(),
         }
+    }
+
+    fn selects_as(&self, other: &CheckedWant<'_>) -> bool {
+        std::ptr::eq(self.class, other.class)
+            && self.want.selectors == other.want.selectors
+            && self.want.capacity.is_none()
+            && other.want.capacity.is_none()
     }
 
     /// Whether devices are wanted that others have.
@@ -159,6 +168,11 @@ impl<'a> Requests<'a> {
                     return Err(Error::Constraint { claim: claim.id.clone(), index });
                 }
             }
+        }
+        for index in 0..requests.wants.len() {
+            let want = &requests.wants[index];
+            let first = requests.wants[..index].iter().position(|other| want.selects_as(other));
+            requests.wants[index].alike = first.unwrap_or(index);
         }
         Ok(requests)
     }
@@ -265,6 +279,7 @@ impl<'a> Checker<'a, '_> {
             want,
             class,
             class_selectors: expressions(class.spec.as_ref().and_then(|spec| spec.selectors.as_deref())),
+            alike: 0,
             count: 0,
             all: None,
         };

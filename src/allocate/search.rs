@@ -14,7 +14,7 @@ use super::{
     Attribute, Claim, Cluster, Error, MAX_RESULTS,
     capacity::{self, Consumed},
     constraints::Constraint,
-    counters::{GroupsBefore, Ledger},
+    counters::{CounterDemand, GroupsBefore, Ledger},
     pools::Pools,
     prune::{Place, Pruning},
     requests::{Requests, Ways},
@@ -79,6 +79,8 @@ pub(super) struct Use<'a> {
     shares: usize,
     /// How much of it they take.
     consumed: BTreeMap<&'a str, Amount>,
+    /// What it takes from the counters of its pool, once that was asked.
+    counters: Option<CounterDemand<'a>>,
 }
 
 /// What was found out about a want and a device.
@@ -105,7 +107,7 @@ pub(super) struct Search<'a> {
     pub(super) pools: &'a Pools<'a>,
     pub(super) requests: &'a Requests<'a>,
     pub(super) constraints: Vec<Vec<Constraint<'a>>>,
-    /// By want and candidate.
+    /// By want and candidate; for wants that select alike only with the first of them.
     known: Vec<Vec<Known<'a>>>,
     derived: BTreeMap<(usize, &'a str), Attribute<'static>>,
     /// By pool, from when they are needed.
@@ -259,7 +261,7 @@ impl<'a> Search<'a> {
     }
 
     fn known(&mut self, want: usize, candidate: usize) -> &mut Known<'a> {
-        let known = &mut self.known[want];
+        let known = &mut self.known[self.requests.wants[want].alike];
         if known.is_empty() {
             known.resize(self.pools.candidates.len(), Known::default());
         }
@@ -284,7 +286,7 @@ impl<'a> Search<'a> {
             let consumed = checked.consumed(self.cluster, device, &|| device.id.to_string())?;
             self.known(want, candidate).demand = consumed.map_or(Demand::Impossible, Demand::Takes);
         }
-        Ok(match &self.known[want][candidate].demand {
+        Ok(match &self.known[self.requests.wants[want].alike][candidate].demand {
             Demand::Takes(consumed) => Some(consumed),
             Demand::Unknown | Demand::Impossible => None,
         })
@@ -296,7 +298,8 @@ impl<'a> Search<'a> {
         }
         self.consumed(want, candidate)?;
         let device = &self.pools.candidates[candidate];
-        let Demand::Takes(consumed) = &self.known[want][candidate].demand else { return Ok(false) };
+        let known = &self.known[self.requests.wants[want].alike][candidate];
+        let Demand::Takes(consumed) = &known.demand else { return Ok(false) };
         let allocated = self.cluster.allocated.capacity.get(&device.id);
         Ok(capacity::fits(consumed, &device.device.capacity, allocated, &self.uses[candidate].consumed))
     }

@@ -130,12 +130,15 @@ impl CallCost {
     }
 
     /// The cost with these arguments; what failed has a place among them.
-    pub(super) fn charge(self, args: &[Option<&Value>], result: Option<&Value>) -> Cost {
-        let argument = |place: usize| args.get(place).copied().flatten();
+    pub(super) fn charge<'v>(
+        self,
+        argument: &impl Fn(usize) -> Option<&'v Value>,
+        result: Option<&Value>,
+    ) -> Cost {
         let size = |place: usize| argument(place).map_or(1, size);
         match self {
             Self::One => 1,
-            Self::Characters { argument, times } => tenth(size(argument) * times),
+            Self::Characters { argument: place, times } => tenth(size(place) * times),
             Self::Joined => tenth(result.map_or(1, self::size) * 2),
             Self::Elements => size(1),
             Self::Equality if argument(0).is_some_and(Value::is_kubernetes) => 1,

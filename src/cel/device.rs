@@ -9,18 +9,76 @@ use super::{
 };
 use crate::device::Amount;
 
-/// What expressions see of a device. Names are `domain/name`, or `name` in the domain of the driver.
-#[derive(Debug, Clone, Copy)]
-pub struct DeviceInput<'d> {
-    /// Whose device it is.
-    pub driver: &'d str,
-    /// What it is.
-    pub attributes: &'d BTreeMap<String, Attribute>,
-    /// How much of it there is.
-    pub capacity: &'d BTreeMap<String, Amount>,
-    /// Whether several claims can have it at the same time, if that is said.
-    pub allow_multiple_allocations: Option<bool>,
+/// What expressions see of a device, made once and then only looked at.
+#[derive(Debug, Clone)]
+pub struct DeviceInput {
+    driver: Arc<str>,
+    /// The same, as `device.driver`.
+    driver_value: Value,
+    allow_multiple_allocations: bool,
+    attributes: Named<Attribute>,
+    capacity: Named<Value>,
+    usability: Usability,
 }
+
+/// Which attributes expressions can be evaluated with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Usability {
+    /// All of them.
+    All,
+    /// All, where lists are allowed.
+    WithLists,
+    /// Some with none.
+    Flawed,
+}
+
+/// What a device has under names, by name.
+#[derive(Debug, Clone)]
+struct Named<V>(Box<[Entry<V>]>);
+
+#[derive(Debug, Clone)]
+struct Entry<V> {
+    /// `domain/name`, or `name` in the domain of the driver.
+    name: Box<str>,
+    /// Where the domain ends.
+    slash: Option<usize>,
+    value: V,
+}
+
+impl<V> Named<V> {
+    fn new(all: impl IntoIterator<Item = (impl Into<Box<str>>, V)>) -> Self {
+        let all: BTreeMap<Box<str>, V> = all.into_iter().map(|(name, value)| (name.into(), value)).collect();
+        let entries = all.into_iter().map(|(name, value)| Entry { slash: name.find('/'), name, value });
+        Self(entries.collect())
+    }
+
+    /// What has this name; the one that is written with its domain wins.
+    fn find(&self, driver: &str, domain: &str, name: &str) -> Option<&V> {
+        let of_driver = domain == driver;
+        let mut bare = None;
+        for entry in &self.0 {
+            match entry.slash {
+                Some(slash) if entry.name[..slash] == *domain && entry.name[slash + 1..] == *name => {
+                    return Some(&entry.value);
+                }
+                None if of_driver && *entry.name == *name => bare = Some(&entry.value),
+                _ => {}
+            }
+        }
+        bare
+    }
+
+    /// Domains and names in them.
+    fn names<'n>(&'n self, driver: &'n str) -> impl Iterator<Item = (&'n str, &'n str)> {
+        self.0.iter().map(move |Entry { name, slash, .. }| match slash {
+            Some(slash) => (&name[..*slash], &name[slash + 1..]),
+            None => (driver, &**name),
+        })
+    }
+}
+
+/// What is said about an attribute of a kind that is not known.
+const UNSUPPORTED: &str = "unsupported attribute value";
 
 /// The value of an attribute, made once and then only copied.
 #[derive(Debug, Clone)]
@@ -93,7 +151,7 @@ impl Attribute {
     /// An attribute without a value.
     #[must_use]
     pub fn empty() -> Self {
-        Self(Content::Unusable("unsupported attribute value".to_owned()))
+        Self(Content::Unusable(UNSUPPORTED.to_owned()))
     }
 
     fn parsed(text: &str) -> Result<Value, String> {
@@ -123,64 +181,76 @@ impl Side {
     }
 }
 
-impl<'d> DeviceInput<'d> {
-    /// Fails if an attribute is none.
-    pub(super) fn check(&self, allows_lists: bool) -> Result<(), RuntimeError> {
-        for (name, attribute) in self.attributes {
-            let reason = match &attribute.0 {
-                Content::Scalar(_) => continue,
-                Content::List(_) if allows_lists => continue,
-                Content::List(_) => "unsupported attribute value",
-                Content::Unusable(reason) => reason,
-            };
-            return Err(RuntimeError::Attribute { name: name.clone(), reason: reason.to_owned() });
+impl DeviceInput {
+    /// A device with its attributes and capacity; names are `domain/name`, or `name` in the domain of the driver.
+    pub fn new(
+        driver: &str,
+        allow_multiple_allocations: bool,
+        attributes: impl IntoIterator<Item = (impl Into<Box<str>>, Attribute)>,
+        capacity: impl IntoIterator<Item = (impl Into<Box<str>>, Amount)>,
+    ) -> Self {
+        let attributes = Named::new(attributes);
+        let usabilities = attributes.0.iter().map(|entry| entry.value.usability());
+        let capacity = capacity.into_iter().map(|(name, amount)| {
+            let value = Value::Quantity(Arc::new(QuantityValue::given(amount)));
+            (name, value)
+        });
+        let driver: Arc<str> = driver.into();
+        Self {
+            driver_value: Value::String(Arc::clone(&driver)),
+            driver,
+            allow_multiple_allocations,
+            usability: usabilities.max().unwrap_or(Usability::All),
+            attributes,
+            capacity: Named::new(capacity),
         }
-        Ok(())
     }
 
-    fn split<'n>(&'n self, name: &'n str) -> (&'n str, &'n str) {
-        name.split_once('/').unwrap_or((self.driver, name))
+    /// Fails if an attribute is none.
+    pub(super) fn check(&self, allows_lists: bool) -> Result<(), RuntimeError> {
+        let worst = if allows_lists { Usability::WithLists } else { Usability::All };
+        if self.usability <= worst {
+            return Ok(());
+        }
+        let flawed = self.attributes.0.iter().find(|entry| entry.value.usability() > worst);
+        flawed.map_or(Ok(()), |Entry { name, value, .. }| {
+            let reason = match &value.0 {
+                Content::Scalar(_) | Content::List(_) => UNSUPPORTED,
+                Content::Unusable(reason) => reason,
+            };
+            Err(RuntimeError::Attribute { name: name.to_string(), reason: reason.to_owned() })
+        })
     }
 
     /// A field that is neither attributes nor capacity.
     pub(super) fn field(&self, field: &str) -> Option<Value> {
         match field {
-            "driver" => Some(Value::string(self.driver)),
-            "allowMultipleAllocations" => {
-                Some(Value::Bool(self.allow_multiple_allocations.unwrap_or_default()))
-            }
+            "driver" => Some(self.driver().clone()),
+            "allowMultipleAllocations" => Some(Value::Bool(self.allow_multiple_allocations)),
             _ => None,
         }
     }
 
-    /// One attribute or capacity; the name with a domain wins.
-    pub(super) fn find(&self, side: Side, domain: &str, name: &str) -> Option<Value> {
-        let (attributes, capacity) = (self.attributes, self.capacity);
-        match side {
-            Side::Attributes => self.pick(attributes, domain, name).map(Attribute::value),
-            Side::Capacity => self.pick(capacity, domain, name).map(capacity_value),
-        }
+    /// `device.driver`.
+    pub(super) fn driver(&self) -> &Value {
+        &self.driver_value
     }
 
-    fn pick<V>(&self, all: &'d BTreeMap<String, V>, domain: &str, name: &str) -> Option<&'d V> {
-        let qualified = all.iter().find(|(full, _)| {
-            full.strip_prefix(domain).and_then(|rest| rest.strip_prefix('/')) == Some(name)
-        });
-        match qualified {
-            Some((_, value)) => Some(value),
-            None if domain == self.driver && !name.contains('/') => all.get(name),
-            None => None,
+    /// One attribute or capacity.
+    pub(super) fn find(&self, side: Side, domain: &str, name: &str) -> Option<&Value> {
+        match side {
+            Side::Attributes => self.attributes.find(&self.driver, domain, name).map(Attribute::value),
+            Side::Capacity => self.capacity.find(&self.driver, domain, name),
         }
     }
 
     /// All names in a domain.
     pub(super) fn domain(&self, side: Side, domain: &str) -> Value {
         let mut map = Map::default();
-        for name in self.names(side).filter(|name| self.split(name).0 == domain) {
-            let id = self.split(name).1;
-            if let Some(value) = self.find(side, domain, id) {
+        for (_, name) in self.names(side).filter(|(of, _)| *of == domain) {
+            if let Some(value) = self.find(side, domain, name) {
                 // A text is always a key.
-                let _before = map.insert(Value::string(id), value);
+                let _before = map.insert(Value::string(name), value.clone());
             }
         }
         Value::Map(Arc::new(map))
@@ -189,8 +259,7 @@ impl<'d> DeviceInput<'d> {
     /// All domains.
     pub(super) fn domains(&self, side: Side) -> Value {
         let mut map = Map::open();
-        for name in self.names(side) {
-            let domain = self.split(name).0;
+        for (domain, _) in self.names(side) {
             let key = Value::string(domain);
             if map.get(&key).is_none() {
                 let _before = map.insert(key, self.domain(side, domain));
@@ -199,10 +268,10 @@ impl<'d> DeviceInput<'d> {
         Value::Map(Arc::new(map))
     }
 
-    fn names(&self, side: Side) -> Box<dyn Iterator<Item = &'d str> + 'd> {
+    fn names(&self, side: Side) -> Box<dyn Iterator<Item = (&str, &str)> + '_> {
         match side {
-            Side::Attributes => Box::new(self.attributes.keys().map(String::as_str)),
-            Side::Capacity => Box::new(self.capacity.keys().map(String::as_str)),
+            Side::Attributes => Box::new(self.attributes.names(&self.driver)),
+            Side::Capacity => Box::new(self.capacity.names(&self.driver)),
         }
     }
 
@@ -221,14 +290,18 @@ impl<'d> DeviceInput<'d> {
 }
 
 impl Attribute {
-    fn value(&self) -> Value {
+    fn value(&self) -> &Value {
         match &self.0 {
-            Content::Scalar(value) | Content::List(value) => value.clone(),
-            Content::Unusable(_) => Value::Null,
+            Content::Scalar(value) | Content::List(value) => value,
+            Content::Unusable(_) => &Value::Null,
         }
     }
-}
 
-fn capacity_value(quantity: &Amount) -> Value {
-    Value::Quantity(Arc::new(QuantityValue::given(quantity.clone())))
+    fn usability(&self) -> Usability {
+        match &self.0 {
+            Content::Scalar(_) => Usability::All,
+            Content::List(_) => Usability::WithLists,
+            Content::Unusable(_) => Usability::Flawed,
+        }
+    }
 }

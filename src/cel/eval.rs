@@ -3,16 +3,19 @@
 //! What fails is a value like any other until something needs it: `&&` and `||` go on looking for an answer
 //! that does not depend on it. Only the limit of the cost ends everything at once.
 
-use std::sync::Arc;
+mod fold;
+
+use std::{borrow::Cow, iter, sync::Arc};
 
 use super::{
+    args::Args,
     cost::{self, CallCost, Cost},
     device::DeviceInput,
     library,
     place::{Key, Place},
     program::{
-        Call, Fold, Insert, InsertKind, Node, NotOptional, OtherwiseResult, Path, Root, Step, StepKey,
-        Strictness, insert_entry, optional_element,
+        Call, Node, NotOptional, OtherwiseResult, Path, Root, Step, StepKey, Strictness, insert_entry,
+        optional_element,
     },
     value::{Failure, Map, Value},
 };
@@ -37,7 +40,7 @@ type Evaluated = Result<Value, Stop>;
 
 /// The state of one evaluation.
 pub(super) struct Evaluation<'e> {
-    device: &'e DeviceInput<'e>,
+    device: &'e DeviceInput,
     cost: Cost,
     slots: Vec<Slot<'e>>,
 }
@@ -54,8 +57,8 @@ enum Slot<'e> {
 }
 
 impl<'e> Evaluation<'e> {
-    pub(super) fn new(device: &'e DeviceInput<'e>, slots: usize) -> Self {
-        Self { device, cost: 0, slots: vec![Slot::Empty; slots] }
+    pub(super) fn new(device: &'e DeviceInput, slots: usize) -> Self {
+        Self { device, cost: 0, slots: iter::repeat_with(Slot::default).take(slots).collect() }
     }
 
     pub(super) fn cost(&self) -> Cost {
@@ -65,6 +68,11 @@ impl<'e> Evaluation<'e> {
     fn charge(&mut self, cost: Cost) -> Result<(), Stop> {
         self.cost = self.cost.saturating_add(cost);
         if self.cost > cost::LIMIT { Err(Stop::CostLimit) } else { Ok(()) }
+    }
+
+    /// Charges one so many times.
+    fn charge_ones(&mut self, times: Cost) -> Result<(), Stop> {
+        self.charge(times).inspect_err(|_| self.cost = cost::LIMIT + 1)
     }
 
     /// What is charged for a value whether it failed or not; the limit wins.
@@ -147,58 +155,66 @@ impl<'e> Evaluation<'e> {
         }
     }
 
+    /// The same, not copied where it is there already.
+    fn attempt_in_place(&mut self, node: &'e Node) -> Result<Result<Cow<'e, Value>, Failure>, Stop> {
+        match node {
+            Node::Constant(value) => Ok(Ok(Cow::Borrowed(value))),
+            Node::Path(path) => match &path.lookup {
+                Some(lookup) => {
+                    self.charge_ones(lookup.steps() + 1)?;
+                    Ok(lookup.find(self.device).map(Cow::Borrowed))
+                }
+                None => Ok(self.attempt(node)?.map(Cow::Owned)),
+            },
+            _ => Ok(self.attempt(node)?.map(Cow::Owned)),
+        }
+    }
+
     fn sides(
         &mut self,
         sides: &'e [Node; 2],
         cost: CallCost,
         compare: impl Fn(&Value, &Value) -> Result<bool, Failure>,
     ) -> Evaluated {
-        let one = self.attempt(&sides[0])?;
-        let other = self.attempt(&sides[1])?;
-        self.charge(cost.charge(&[one.as_ref().ok(), other.as_ref().ok()], None))?;
-        Ok(Value::Bool(compare(&one?, &other?)?))
+        let one = self.attempt_in_place(&sides[0])?;
+        let other = self.attempt_in_place(&sides[1])?;
+        let argument = |place: usize| [&one, &other][place].as_deref().ok();
+        self.charge(cost.charge(&argument, None))?;
+        let (one, other) = (one?, other?);
+        Ok(Value::Bool(compare(&one, &other)?))
     }
 
     fn call(&mut self, call: &'e Call) -> Evaluated {
-        let mut args = Vec::with_capacity(call.args.len());
-        let mut failure = None;
+        let mut args = Args::new(call.args.len());
         for (place, arg) in call.args.iter().enumerate() {
-            match self.attempt(arg)? {
-                Ok(value) => args.push(Some(value)),
-                Err(reason) => {
-                    failure = failure.or(Some(reason));
-                    args.push(None);
-                    if call.strictness == Strictness::Stop && place + 1 < call.args.len() {
-                        break;
-                    }
-                }
+            let is_last = place + 1 == call.args.len();
+            if !args.push(self.attempt(arg)?) && call.strictness == Strictness::Stop && !is_last {
+                break;
             }
         }
         if call.strictness == Strictness::Lenient {
             self.charge(1)?;
-            let is_false = matches!(args.first(), Some(Some(Value::Bool(false))));
+            let is_false = matches!(args.get(0), Some(Value::Bool(false)));
             return Ok(Value::Bool(!is_false));
         }
-        if let Some(failure) = failure {
+        if let Some(failure) = args.failure() {
             // A call of which an argument was never evaluated costs nothing.
             if args.len() == call.args.len() {
-                let seen: Vec<_> = args.iter().map(Option::as_ref).collect();
-                self.charge(call.cost.charge(&seen, None))?;
+                self.charge(call.cost.charge(&|place| args.get(place), None))?;
             }
-            return Err(failure.into());
+            return Err(failure.clone().into());
         }
-        let args: Vec<Value> = args.into_iter().flatten().collect();
-        let seen: Vec<_> = args.iter().map(Some).collect();
         // What would cost too much is not even begun.
         if !call.cost.needs_result() {
-            self.charge(call.cost.charge(&seen, None))?;
+            self.charge(call.cost.charge(&|place| args.get(place), None))?;
         }
-        let outcome = match &call.pattern {
-            Some(pattern) => library::run_pattern(&call.name, pattern, &args),
-            None => call.declaration.run(&args),
+        let outcome = match (&call.outcome, &call.pattern) {
+            (Some(known), _) => known.clone(),
+            (None, Some(pattern)) => library::run_pattern(&call.name, pattern, args.all()),
+            (None, None) => call.declaration.run(args.all()),
         };
         if call.cost.needs_result() && !matches!(outcome, Err(Failure::TooLarge)) {
-            self.charge(call.cost.charge(&seen, outcome.as_ref().ok()))?;
+            self.charge(call.cost.charge(&|place| args.get(place), outcome.as_ref().ok()))?;
         }
         Ok(outcome?)
     }
@@ -237,89 +253,12 @@ impl<'e> Evaluation<'e> {
         }
     }
 
-    fn fold(&mut self, fold: &'e Fold) -> Evaluated {
-        let range = self.node(&fold.range)?;
-        self.slots[fold.slot] = Slot::Later(&fold.init);
-        match &range {
-            Value::List(list) if fold.has_second => {
-                for (place, element) in list.iter().enumerate() {
-                    let place = Value::Int(i64::try_from(place).unwrap_or(i64::MAX));
-                    if !self.iterate(fold, place, element.clone())? {
-                        break;
-                    }
-                }
-            }
-            Value::List(list) => {
-                for element in &**list {
-                    if !self.iterate(fold, element.clone(), Value::Null)? {
-                        break;
-                    }
-                }
-            }
-            Value::Map(map) => {
-                for (key, value) in map.iter() {
-                    if !self.iterate(fold, key.clone(), value.clone())? {
-                        break;
-                    }
-                }
-            }
-            other => {
-                let found = other.native_name();
-                let reason = if fold.has_second {
-                    format!("unsupported comprehension range type: {found}")
-                } else {
-                    format!("got '{found}', expected iterable type")
-                };
-                return Err(Failure::because(reason).into());
-            }
-        }
-        self.node(&fold.result)
-    }
-
-    /// One round; whether there is another.
-    fn iterate(&mut self, fold: &'e Fold, first: Value, second: Value) -> Result<bool, Stop> {
-        self.slots[fold.slot + 1] = Slot::Value(first);
-        self.slots[fold.slot + 2] = Slot::Value(second);
-        if let Ok(Value::Bool(false)) = self.attempt(&fold.condition)? {
-            return Ok(false);
-        }
-        self.slots[fold.slot] = match self.attempt(&fold.step)? {
-            Ok(value) => Slot::Value(value),
-            Err(failure) => Slot::Failed(failure),
-        };
-        Ok(true)
-    }
-
-    fn insert(&mut self, insert: &'e Insert) -> Evaluated {
-        let accumulator = self.local(insert.slot);
-        self.charge(1)?;
-        let is_failed = accumulator.is_err();
-        // Only the slot may hold it, or else it would be copied.
-        drop(accumulator);
-        let added = match &insert.kind {
-            InsertKind::Elements(list) => self.attempt(list)?.map(Added::List),
-            InsertKind::Entries(map) => self.attempt(map)?.map(Added::Map),
-            InsertKind::Entry { .. } if is_failed => Err(Failure::NoOverload),
-            InsertKind::Entry { key, value } => match self.attempt(key)? {
-                Ok(key) => self.attempt(value)?.map(|value| Added::Entry(key, value)),
-                Err(failure) => return Err(failure.into()),
-            },
-        };
-        if !(is_failed && matches!(insert.kind, InsertKind::Entry { .. })) {
-            self.charge(insert.cost.charge(&[], None))?;
-        }
-        match std::mem::take(&mut self.slots[insert.slot]) {
-            Slot::Value(mut accumulator) => {
-                added?.put_into(&mut accumulator)?;
-                Ok(accumulator)
-            }
-            Slot::Failed(failure) => Err(failure.into()),
-            Slot::Empty | Slot::Later(_) => Err(Failure::NoOverload.into()),
-        }
-    }
-
     /// The value at the end of a path, without the cost of its beginning.
     fn path(&mut self, path: &'e Path) -> Evaluated {
+        if let Some(lookup) = &path.lookup {
+            self.charge_ones(lookup.steps())?;
+            return Ok(lookup.find(self.device)?.clone());
+        }
         let mut place = match &path.root {
             Root::Device => Place::Device,
             Root::Local(slot) => Place::Value(self.local(*slot)?),
@@ -382,33 +321,5 @@ fn present(path: &Path, value: Value) -> Value {
     match value {
         Value::Optional(inner) if path.is_presence => Value::Bool(inner.is_some()),
         other => other,
-    }
-}
-
-/// What is put into an accumulator.
-enum Added {
-    List(Value),
-    Map(Value),
-    Entry(Value, Value),
-}
-
-impl Added {
-    fn put_into(self, accumulator: &mut Value) -> Result<(), Failure> {
-        let insert = |map: &mut Map, key: Value, value: Value| match map.get(&key) {
-            Some(_) => Err(Failure::because(format!("insert failed: key {key} already exists"))),
-            None => map.insert(key, value).map(drop),
-        };
-        match (self, accumulator) {
-            (Self::List(Value::List(added)), Value::List(list)) => {
-                Arc::make_mut(list).extend(added.iter().cloned());
-                Ok(())
-            }
-            (Self::Map(Value::Map(added)), Value::Map(map)) => {
-                let map = Arc::make_mut(map);
-                added.iter().try_for_each(|(key, value)| insert(map, key.clone(), value.clone()))
-            }
-            (Self::Entry(key, value), Value::Map(map)) => insert(Arc::make_mut(map), key, value),
-            _ => Err(Failure::NoOverload),
-        }
     }
 }

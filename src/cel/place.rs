@@ -17,7 +17,7 @@ pub(super) enum Place<'e> {
 
 impl<'e> Place<'e> {
     /// The value here.
-    pub(super) fn value(self, device: &DeviceInput<'_>) -> Value {
+    pub(super) fn value(self, device: &DeviceInput) -> Value {
         match self {
             Self::Device => device.value(),
             Self::Domains(side) => device.domains(side),
@@ -30,7 +30,7 @@ impl<'e> Place<'e> {
     pub(super) fn step(
         self,
         (key, constant): (&Value, Option<&'e str>),
-        device: &DeviceInput<'_>,
+        device: &DeviceInput,
         is_test: bool,
     ) -> Result<Option<Self>, Failure> {
         let missing = |failure: fn(&Value) -> Failure| if is_test { Ok(None) } else { Err(failure(key)) };
@@ -44,7 +44,7 @@ impl<'e> Place<'e> {
             },
             (Self::Domains(side), Some(domain)) => Ok(Some(Self::Domain(side, domain))),
             (Self::Domain(side, domain), Some(name)) => match device.find(side, domain, name) {
-                Some(value) => Ok(Some(Self::Value(value))),
+                Some(value) => Ok(Some(Self::Value(value.clone()))),
                 None => missing(Failure::no_such_key),
             },
             (place, _) => match place.value(device) {

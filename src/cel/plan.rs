@@ -172,12 +172,20 @@ impl Planner {
             ("lists.range", Version::V1_36) => library::find(library::UNBOUNDED_RANGE),
             _ => None,
         };
+        let outcome = match (call.function.as_str(), args.as_slice()) {
+            // It costs something each time, and is the same each time.
+            ("quantity" | "semver" | "ip" | "cidr" | "url", [Node::Constant(text)]) => {
+                Some(call.declaration.run(std::slice::from_ref(text)))
+            }
+            _ => None,
+        };
         Ok(Node::Call(Box::new(Call {
             name: call.function.clone(),
             declaration: former.unwrap_or(call.declaration),
             cost: CallCost::of(&call.function, call.overload, self.version),
             strictness,
             pattern,
+            outcome,
             args,
         })))
     }
@@ -191,32 +199,6 @@ impl Node {
     fn is_local(&self, slot: usize) -> bool {
         matches!(self, Self::Path(path)
             if path.steps.is_empty() && matches!(path.root, Root::Local(local) if local == slot))
-    }
-}
-
-impl Path {
-    /// Behind a choice, each of its branches is asked.
-    fn ask_for_presence(&mut self) {
-        self.is_presence = true;
-        if let Root::Choice { truthy, falsy, .. } = &mut self.root {
-            truthy.ask_for_presence();
-            falsy.ask_for_presence();
-        }
-    }
-
-    fn new(root: Root) -> Self {
-        Self { root, steps: Vec::new(), is_presence: false }
-    }
-
-    /// A step behind a choice is one behind each of its branches.
-    fn push(&mut self, step: &Step) {
-        match &mut self.root {
-            Root::Choice { truthy, falsy, .. } => {
-                truthy.push(step);
-                falsy.push(step);
-            }
-            _ => self.steps.push(step.clone()),
-        }
     }
 }
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::{
     cost::CallCost,
+    device::{DeviceInput, Side},
     library::{Declaration, Pattern},
-    value::{Failure, Map, Value},
+    value::{Failure, Map, Outcome, Value},
 };
 
 /// One step of the evaluation.
@@ -52,12 +53,88 @@ pub(super) enum NotOptional {
     Refused,
 }
 
+/// A path on which nothing has to be found out on the way.
+#[derive(Debug, Clone)]
+pub(super) enum Lookup {
+    /// `device.driver`
+    Driver,
+    /// `device.attributes[domain][name]`
+    Entry { side: Side, domain: Arc<str>, name: Arc<str> },
+}
+
+impl Lookup {
+    /// How many steps it takes the place of.
+    pub(super) fn steps(&self) -> u64 {
+        match self {
+            Self::Driver => 1,
+            Self::Entry { .. } => 3,
+        }
+    }
+
+    /// What is there.
+    pub(super) fn find<'d>(&self, device: &'d DeviceInput) -> Result<&'d Value, Failure> {
+        match self {
+            Self::Driver => Ok(device.driver()),
+            Self::Entry { side, domain, name } => device
+                .find(*side, domain, name)
+                .ok_or_else(|| Failure::no_such_key(&Value::String(Arc::clone(name)))),
+        }
+    }
+
+    fn of(root: &Root, steps: &[Step]) -> Option<Self> {
+        let constant = |step: &Step| match &step.key {
+            StepKey::Constant(Value::String(text)) if !step.is_optional => Some(Arc::clone(text)),
+            _ => None,
+        };
+        match (root, steps) {
+            (Root::Device, [field]) if *constant(field)? == *"driver" => Some(Self::Driver),
+            (Root::Device, [field, domain, name]) => {
+                let side = Side::of_field(&constant(field)?)?;
+                Some(Self::Entry { side, domain: constant(domain)?, name: constant(name)? })
+            }
+            _ => None,
+        }
+    }
+}
+
 /// A value and the way from it to another.
 #[derive(Debug, Clone)]
 pub(super) struct Path {
     pub(super) root: Root,
     pub(super) steps: Vec<Step>,
     pub(super) is_presence: bool,
+    /// The same, where it is nothing but this.
+    pub(super) lookup: Option<Lookup>,
+}
+
+impl Path {
+    pub(super) fn new(root: Root) -> Self {
+        Self { root, steps: Vec::new(), is_presence: false, lookup: None }
+    }
+
+    /// Behind a choice, each of its branches is asked.
+    pub(super) fn ask_for_presence(&mut self) {
+        self.is_presence = true;
+        self.lookup = None;
+        if let Root::Choice { truthy, falsy, .. } = &mut self.root {
+            truthy.ask_for_presence();
+            falsy.ask_for_presence();
+        }
+    }
+
+    /// A step behind a choice is one behind each of its branches.
+    pub(super) fn push(&mut self, step: &Step) {
+        match &mut self.root {
+            Root::Choice { truthy, falsy, .. } => {
+                truthy.push(step);
+                falsy.push(step);
+            }
+            _ => {
+                self.steps.push(step.clone());
+                self.lookup = Lookup::of(&self.root, &self.steps);
+            }
+        }
+    }
 }
 
 /// Where a path begins.
@@ -96,6 +173,8 @@ pub(super) struct Call {
     pub(super) strictness: Strictness,
     /// The constant pattern of a function that takes one.
     pub(super) pattern: Option<Pattern>,
+    /// What comes out each time, where that is known.
+    pub(super) outcome: Option<Outcome>,
     pub(super) args: Vec<Node>,
 }
 

@@ -4,9 +4,8 @@ mod conformance;
 mod random;
 mod trace;
 
-use std::collections::BTreeMap;
-
 use super::*;
+use crate::device::{Amount, Format};
 
 const FEATURES: Features = Features {
     consumable_capacity: true,
@@ -19,21 +18,16 @@ const FORMER: Features = Features { version: Version::V1_36, ..FEATURES };
 
 /// What an expression says about a device with one attribute of each type.
 fn evaluate_with(expression: &str, features: Features) -> Result<(bool, Cost), String> {
-    let attributes = BTreeMap::from([
-        ("text".to_owned(), Attribute::string("fish")),
-        ("number".to_owned(), Attribute::int(5)),
-        ("truth".to_owned(), Attribute::bool(true)),
-        ("version".to_owned(), Attribute::version("1.2.3+build")),
-        ("other.example.com/text".to_owned(), Attribute::string("bird")),
-        ("list".to_owned(), Attribute::strings(&["a", "b"])),
-    ]);
-    let capacity = BTreeMap::from([("memory".to_owned(), "1Gi".parse().unwrap())]);
-    let device = DeviceInput {
-        driver: "dra.example.com",
-        attributes: &attributes,
-        capacity: &capacity,
-        allow_multiple_allocations: None,
-    };
+    let attributes = [
+        ("text", Attribute::string("fish")),
+        ("number", Attribute::int(5)),
+        ("truth", Attribute::bool(true)),
+        ("version", Attribute::version("1.2.3+build")),
+        ("other.example.com/text", Attribute::string("bird")),
+        ("list", Attribute::strings(&["a", "b"])),
+    ];
+    let capacity = [("memory", "1Gi".parse().unwrap())];
+    let device = DeviceInput::new("dra.example.com", false, attributes, capacity);
     let program = compile(expression, features).map_err(|error| error.to_string())?;
     program.matches(&device).map_err(|error| error.to_string())
 }
@@ -128,14 +122,12 @@ fn an_evaluation_that_goes_on_for_too_long_is_stopped() {
 
 #[test]
 fn an_attribute_without_a_value_fails_every_expression() {
-    let attributes = BTreeMap::from([("x".to_owned(), Attribute::empty())]);
-    let capacity = BTreeMap::new();
-    let device = DeviceInput {
-        driver: "d",
-        attributes: &attributes,
-        capacity: &capacity,
-        allow_multiple_allocations: None,
-    };
+    let device = DeviceInput::new(
+        "d",
+        false,
+        [("x", Attribute::empty())],
+        [("y", Amount::whole(1, Format::DecimalSi))],
+    );
     let error = compile("true", FEATURES).unwrap().matches(&device).unwrap_err();
     assert_eq!(
         (error.to_string(), error.cost()),

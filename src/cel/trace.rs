@@ -84,7 +84,7 @@ impl Runnable {
         Some(Self { root, slots: checked.slots })
     }
 
-    fn run(&self, device: &DeviceInput<'_>) -> Result<Value, String> {
+    fn run(&self, device: &DeviceInput) -> Result<Value, String> {
         Evaluation::new(device, self.slots).node(&self.root).map_err(|stop| match stop {
             Stop::Failed(failure) => failure.to_string(),
             Stop::CostLimit => String::from("costs more than is allowed"),
@@ -115,7 +115,7 @@ impl Trace {
 
     /// Why a device is not selected.
     #[must_use]
-    pub fn why_not(&self, device: &DeviceInput<'_>) -> Reason {
+    pub fn why_not(&self, device: &DeviceInput) -> Reason {
         let (part, seen) = self.root.why_not(device);
         Reason { span: part.span.clone(), seen }
     }
@@ -148,12 +148,12 @@ impl Part {
         Some(Self { span: expression.span.clone(), program: Runnable::new(expression, features)?, kind })
     }
 
-    fn is(&self, wanted: bool, device: &DeviceInput<'_>) -> bool {
+    fn is(&self, wanted: bool, device: &DeviceInput) -> bool {
         matches!(self.program.run(device), Ok(Value::Bool(value)) if value == wanted)
     }
 
     /// The part that decided, and what it saw.
-    fn why_not(&self, device: &DeviceInput<'_>) -> (&Self, Vec<Seen>) {
+    fn why_not(&self, device: &DeviceInput) -> (&Self, Vec<Seen>) {
         match &self.kind {
             // What is false decides even where something before it fails.
             PartKind::All(parts) => {

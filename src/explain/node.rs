@@ -131,7 +131,7 @@ impl Explainer<'_, '_> {
     fn elsewhere(&self, inspection: &Inspection<'_>) -> Option<Finding> {
         let mut nodes: BTreeMap<&str, usize> = BTreeMap::new();
         let mut total = 0;
-        for slice in self.situation.cluster.slices {
+        for slice in self.situation.cluster.slices.iter() {
             let is_here =
                 inspection.pools.iter().any(|pool| pool.driver == slice.driver && pool.name == slice.pool);
             if !is_here && !slice.devices.is_empty() {

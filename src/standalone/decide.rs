@@ -21,7 +21,7 @@ use super::{classes, manifest::RELEASE};
 use crate::{
     allocate::{
         self, Allocated, Cel, Claim, Cluster, DeviceId, DeviceView, Expressions, Features, Held,
-        Interruption, ModelError, Slice, Want, Wanted, allocate,
+        Interruption, ModelError, Slice, Slices, Want, Wanted, allocate,
     },
     claims::Stored,
     device::{DeviceName, DriverName, NodeName},
@@ -116,7 +116,7 @@ impl Machine<'_> {
         let model = Claim::try_from(&claim.object)?;
         self.check_classes(&model)?;
         let slices = self.slices();
-        let slices: Vec<Slice<'_>> = slices.iter().map(Slice::try_from).collect::<Result<_, _>>()?;
+        let slices: Slices<'_> = slices.iter().map(Slice::try_from).collect::<Result<_, _>>()?;
         let features = Features::default_of(RELEASE);
         let deadline = Instant::now() + LONGEST;
         let cluster = Cluster {

@@ -15,7 +15,10 @@ use super::{
     Attribute, Capacity, Claim, Consumption, CounterSet, Device, Mode, Placement, Policy, Range, Request,
     Slice, Want, Wanted,
 };
-use crate::device::{Amount, AmountError};
+use crate::{
+    allocate::selectors::Seen,
+    device::{Amount, AmountError},
+};
 
 /// A quantity in an object that is not one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -106,6 +109,7 @@ impl Reader<'_> {
             binding_conditions: device.binding_conditions.as_deref(),
             binding_failure_conditions: device.binding_failure_conditions.as_deref(),
             binds_to_node: device.binds_to_node.unwrap_or_default(),
+            seen: Seen::default(),
         })
     }
 

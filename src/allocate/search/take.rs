@@ -4,7 +4,7 @@ use super::{Reserved, Search, Taken};
 use crate::allocate::{
     Attribute, CelError, Channel, Cluster, DeviceView, Error, Release,
     constraints::published,
-    counters::Ledger,
+    counters::{CounterDemand, Ledger},
     error::RequestFlaw,
     pools::{Candidate, State},
     requests::CheckedWant,
@@ -36,8 +36,10 @@ impl<'a> Search<'a> {
             let share = self.consumed(index, at)?.cloned().unwrap_or_default();
             let uses = &mut self.uses[at];
             for (name, amount) in &share {
-                let total =
-                    uses.consumed.get(name).map_or_else(|| amount.clone(), |total| total.plus(amount));
+                let total = uses
+                    .consumed
+                    .get(name)
+                    .map_or_else(|| amount.clone().into_owned(), |total| total.plus(amount));
                 uses.consumed.insert(name, total);
             }
             uses.shares += 1;
@@ -95,14 +97,14 @@ impl<'a> Search<'a> {
             }
             // Further shares of a device take no more counters.
             if !(is_shareable && self.has_shares(at)) {
-                let Some(ledger) = self.ledger(candidate.pool) else { return Ok(false) };
+                let Some((ledger, demand)) = self.ledger(candidate, at) else { return Ok(false) };
                 if features.compatibility_groups {
                     reserved.groups = ledger.join(consumes);
                     if reserved.groups.is_none() {
                         return Ok(false);
                     }
                 }
-                reserved.counters = ledger.take(consumes);
+                reserved.counters = ledger.take(demand);
                 if !reserved.counters {
                     return Ok(false);
                 }
@@ -124,10 +126,17 @@ impl<'a> Search<'a> {
         Ok(true)
     }
 
-    fn ledger(&mut self, index: usize) -> Option<&mut Ledger<'a>> {
-        let State::Usable(pool) = &self.pools.pools[index].state else { return None };
+    /// The counters of the pool of a device, and what the device takes from them.
+    fn ledger(
+        &mut self,
+        candidate: &Candidate<'a>,
+        at: usize,
+    ) -> Option<(&mut Ledger<'a>, &CounterDemand<'a>)> {
+        let State::Usable(pool) = &self.pools.pools[candidate.pool].state else { return None };
         let allocated = self.cluster.allocated;
-        Some(self.ledgers.entry(index).or_insert_with(|| Ledger::open(pool, allocated)))
+        let ledger = self.ledgers.entry(candidate.pool).or_insert_with(|| Ledger::open(pool, allocated));
+        let demand = self.uses[at].counters.get_or_insert_with(|| ledger.demand(&candidate.device.consumes));
+        Some((ledger, demand))
     }
 
     fn constrain(&mut self, want: &'a CheckedWant<'a>, at: usize, index: usize) -> Result<bool, Error> {
@@ -201,8 +210,10 @@ impl<'a> Search<'a> {
             if let Some(groups) = reserved.groups {
                 ledger.leave(groups);
             }
-            if reserved.counters {
-                ledger.give_back(&candidate.device.consumes);
+            if reserved.counters
+                && let Some(demand) = &self.uses[at].counters
+            {
+                ledger.give_back(demand);
             }
         }
     }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::expressions::FewExpressions;
 use crate::allocate::{
-    Allocated, Channel, Claim, Cluster, DeviceId, Error, Features, Interruption, Release, Slice,
+    Allocated, Channel, Claim, Cluster, DeviceId, Error, Features, Interruption, Release, Slice, Slices,
     pools::Pools, prune::PATIENCE, requests::Requests, search::Search,
 };
 use crate::recorded::{Recorded, recorded};
@@ -145,7 +145,8 @@ fn without_share_ids(mut results: Vec<AllocationResult>) -> Vec<AllocationResult
 }
 
 fn answer(row: &Row, release: Release) -> (Result<Option<Vec<AllocationResult>>, Error>, u64) {
-    let slices: Vec<_> = row.slices.iter().flatten().map(|slice| Slice::try_from(slice).unwrap()).collect();
+    let slices: Slices<'_> =
+        row.slices.iter().flatten().map(|slice| Slice::try_from(slice).unwrap()).collect();
     let claims: Vec<_> = row.claims.iter().flatten().map(|claim| Claim::try_from(claim).unwrap()).collect();
     // Lists were only known where they were switched on; since 1.37 they always are.
     let knows_lists = release >= Release::V1_37 || row.features().list_type_attributes;

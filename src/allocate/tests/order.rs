@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::allocate::{
     Allocated, Attribute, Cel, CelError, Channel, Claim, Cluster, DeviceView, Features, Release, Slice,
-    pools::Pools, requests::Requests, search::Search,
+    Slices, pools::Pools, requests::Requests, search::Search,
 };
 
 /// Matches by a function of the expression and the device's `number`, and keeps what it was asked.
@@ -70,7 +70,8 @@ fn outcome(
     let node: Node = read(json!({ "metadata": { "name": "node" } })).unwrap();
 
     let cel = Asked { answer, questions: RefCell::default() };
-    let (slices, claims) = ([Slice::try_from(&slice).unwrap()], [Claim::try_from(&claim).unwrap()]);
+    let slices = Slices::from_iter([Slice::try_from(&slice).unwrap()]);
+    let claims = [Claim::try_from(&claim).unwrap()];
     let cluster = Cluster {
         release: Release::V1_37,
         channel: Channel::Incubating,

@@ -100,16 +100,12 @@ impl Row {
             }
         };
         let attributes = self.attributes.iter().flatten();
-        let attributes = attributes.map(|(name, value)| (name.clone(), value.attribute())).collect();
+        let attributes = attributes.map(|(name, value)| (name.as_str(), value.attribute()));
         let capacity = self.capacity.iter().flatten();
-        let capacity: BTreeMap<String, Amount> =
-            capacity.map(|(name, capacity)| (name.clone(), capacity.value.parse().unwrap())).collect();
-        let device = DeviceInput {
-            driver: &self.driver,
-            attributes: &attributes,
-            capacity: &capacity,
-            allow_multiple_allocations: self.allow_multiple_allocations,
-        };
+        let capacity =
+            capacity.map(|(name, capacity)| (name.as_str(), capacity.value.parse::<Amount>().unwrap()));
+        let allows_multiple = self.allow_multiple_allocations.unwrap_or_default();
+        let device = DeviceInput::new(&self.driver, allows_multiple, attributes, capacity);
         match program.matches(&device) {
             Ok((matches, cost)) => {
                 Answer { matches: Some(matches), cost: Some(cost), compile_error: None, error: None }

@@ -1,7 +1,5 @@
 //! Reasons for what an expression says.
 
-use std::collections::BTreeMap;
-
 use crate::cel::{Attribute, DeviceInput, Environment, Features, Seen, Side, Trace, Version};
 
 const FEATURES: Features = Features {
@@ -13,18 +11,12 @@ const FEATURES: Features = Features {
 
 /// The part that decided, and what it saw, each with its text.
 fn why_not(expression: &str) -> (String, Vec<String>) {
-    let attributes = BTreeMap::from([
-        (String::from("model"), Attribute::string("a")),
-        (String::from("cores"), Attribute::int(4)),
-        (String::from("other.dev/fast"), Attribute::bool(false)),
-    ]);
-    let capacity = BTreeMap::from([(String::from("memory"), "8Gi".parse().unwrap())]);
-    let device = DeviceInput {
-        driver: "d.dev",
-        attributes: &attributes,
-        capacity: &capacity,
-        allow_multiple_allocations: None,
-    };
+    let attributes = [
+        ("model", Attribute::string("a")),
+        ("cores", Attribute::int(4)),
+        ("other.dev/fast", Attribute::bool(false)),
+    ];
+    let device = DeviceInput::new("d.dev", false, attributes, [("memory", "8Gi".parse().unwrap())]);
     let reason = Trace::new(expression, FEATURES).unwrap().why_not(&device);
     let seen = |seen: &Seen| format!("{} = {}", &expression[seen.span.clone()], seen.value);
     (expression[reason.span.clone()].to_owned(), reason.seen.iter().map(seen).collect())
