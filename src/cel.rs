@@ -11,6 +11,7 @@ mod ast;
 mod check;
 mod checked;
 mod cost;
+mod derived;
 mod device;
 mod error;
 mod eval;
@@ -33,6 +34,7 @@ mod tests;
 pub(crate) use self::similar::similar;
 pub use self::{
     cost::Cost,
+    derived::{Derivation, Derived, compile_attribute},
     device::{Attribute, DeviceInput, Side},
     error::{CompileError, Flaws, RuntimeError},
     trace::{Reason, Reference, Seen, Trace},

@@ -3,12 +3,13 @@
 use std::{cell::RefCell, collections::HashMap};
 
 use super::{Attribute, Cel, CelError, DeviceView, Features, Release};
-use crate::cel::{self, Environment, Program, Reason, Trace};
+use crate::cel::{self, Derivation, Derived, Environment, Program, Reason, Trace};
 
 /// The expressions that were met so far.
 pub struct Expressions {
     features: cel::Features,
     selectors: RefCell<Compiled<Program>>,
+    derivations: RefCell<Compiled<Derivation>>,
 }
 
 /// Expressions of one kind.
@@ -40,7 +41,7 @@ impl Expressions {
             version,
             environment: Environment::Stored,
         };
-        Self { features, selectors: RefCell::default() }
+        Self { features, selectors: RefCell::default(), derivations: RefCell::default() }
     }
 }
 
@@ -103,7 +104,27 @@ impl Cel for Expressions {
         }
     }
 
-    fn attribute(&self, _: &str, _: &DeviceView<'_>) -> Result<Attribute<'static>, CelError> {
-        Err(CelError::Compile(String::from("derived attributes are not evaluated here")))
+    fn attribute(&self, expression: &str, device: &DeviceView<'_>) -> Result<Attribute<'static>, CelError> {
+        let mut derivations = self.derivations.borrow_mut();
+        let derivation = derivations.get(expression, |text| cel::compile_attribute(text, self.features))?;
+        match derivation.value(device.input()) {
+            Ok((derived, _)) => Ok(derived.into()),
+            Err(error) => Err(CelError::Runtime(error.to_string())),
+        }
+    }
+}
+
+impl From<Derived> for Attribute<'static> {
+    fn from(derived: Derived) -> Self {
+        match derived {
+            Derived::Bool(value) => Self::Bool(value),
+            Derived::Int(number) => Self::Int(number),
+            Derived::String(text) => Self::String(text.into()),
+            Derived::Version(text) => Self::Version(text.into()),
+            Derived::Bools(values) => Self::Bools(values.into()),
+            Derived::Ints(values) => Self::Ints(values.into()),
+            Derived::Strings(texts) => Self::Strings(texts.into()),
+            Derived::Versions(texts) => Self::Versions(texts.into()),
+        }
     }
 }

@@ -1,3 +1,4 @@
 mod conformance;
+mod derived;
 mod expressions;
 mod order;

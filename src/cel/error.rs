@@ -16,6 +16,20 @@ pub enum CompileError {
         /// The type that it gives.
         found: String,
     },
+    /// It gives something that cannot be an attribute.
+    #[error("must evaluate to a primitive scalar (string, integer, boolean, semver), not {found}")]
+    NoAttribute {
+        /// The type that it gives.
+        found: String,
+    },
+    /// The same, where attributes can be lists.
+    #[error(
+        "must evaluate to a primitive scalar (string, integer, boolean, semver) or a list of these scalars, not {found}"
+    )]
+    NoAttributeOrList {
+        /// The type that it gives.
+        found: String,
+    },
     /// A part that never changes fails whenever it is evaluated.
     #[error("program instantiation failed: {reason}")]
     Constant {

@@ -70,6 +70,20 @@ const SELECTORS: [&str; 14] = [
     "1 == \"a\"",
 ];
 
+/// What attributes are derived by: of every type, some that fail on some devices, and some that are none.
+const DERIVATIONS: [&str; 10] = [
+    "device.driver",
+    "device.attributes[device.driver].?numa.orValue(7) % 2",
+    "device.attributes[device.driver].?model.orValue(\"none\")",
+    "device.attributes[device.driver].version",
+    "device.attributes[device.driver].model",
+    "has(device.attributes[device.driver].numa)",
+    "[device.driver, \"x\"]",
+    "[1, 2].filter(x, x > 2)",
+    "dyn(1.5)",
+    "[[1]]",
+];
+
 /// A whole question.
 pub fn question(dice: &mut Dice) -> Value {
     let features: Vec<&str> = FEATURES.into_iter().filter(|_| !dice.once_in(12)).collect();
@@ -309,6 +323,10 @@ fn exact(dice: &mut Dice, may_be_admin: bool) -> Value {
     }
     if may_be_admin && dice.once_in(12) {
         exact["adminAccess"] = json!(true);
+    }
+    if dice.once_in(8) {
+        let expression = dice.one_of(&DERIVATIONS);
+        exact["derivedAttributes"] = json!([{"name": "a.example.com/model", "expression": expression}]);
     }
     if dice.once_in(6) {
         exact["capacity"] = json!({"requests": {"memory": dice.one_of(&["1Gi", "1500Mi", "2Gi"])}});
