@@ -61,8 +61,8 @@ func main() {
 		if err == nil {
 			err = encoder.Encode(said)
 		}
-		if err == nil {
-			// Whoever asks waits for the answer before the next question.
+		if err == nil && lines.Buffered() == 0 {
+			// Whoever asks waits for the answers before the next questions.
 			err = answers.Flush()
 		}
 		if err != nil {
