@@ -18,12 +18,12 @@ pub enum AmountError {
     /// No unit that exists.
     #[error("unable to parse quantity's suffix")]
     Suffix,
-    /// Calculating with it would take all memory; the reference tries.
+    /// Calculating with it would take all memory or all time; the reference tries.
     #[error("exponents beyond {limit} are not supported", limit = MAX_EXPONENT)]
     Exponent,
 }
 
-const MAX_EXPONENT: i32 = 100_000;
+const MAX_EXPONENT: i32 = 1000;
 /// Nothing is finer than a billionth.
 const FINEST: i32 = -9;
 /// The most digits of a number that is kept small.
@@ -91,7 +91,8 @@ enum Unit {
 }
 
 impl Unit {
-    fn of(suffix: &str) -> Result<Self, AmountError> {
+    /// `digits_before` is the most digits that the number has.
+    fn of(suffix: &str, digits_before: i64) -> Result<Self, AmountError> {
         let si = |exponent| Self::Decimal(exponent, Format::DecimalSi);
         Ok(match suffix {
             "n" => si(-9),
@@ -113,8 +114,10 @@ impl Unit {
             _ => {
                 let digits = suffix.strip_prefix(['e', 'E']).ok_or(AmountError::Suffix)?;
                 let exponent: i64 = digits.parse().map_err(|_| AmountError::Suffix)?;
+                // However small it is, it is rounded up to the finest: this is small enough for every number.
+                let exponent = exponent.max(-digits_before - i64::from(MAX_EXPONENT));
                 let exponent = i32::try_from(exponent).map_err(|_| AmountError::Exponent)?;
-                if exponent.abs() > MAX_EXPONENT {
+                if exponent > MAX_EXPONENT {
                     return Err(AmountError::Exponent);
                 }
                 Self::Decimal(exponent, Format::DecimalExponent)
@@ -131,7 +134,8 @@ impl FromStr for Amount {
             return Err(AmountError::Form);
         }
         let parts = Parts::of(text)?;
-        let unit = Unit::of(parts.suffix)?;
+        let digits = i64::try_from(parts.number.len()).unwrap_or(i64::MAX / 2);
+        let unit = Unit::of(parts.suffix, digits)?;
         match small(text, &parts, unit) {
             Some(amount) => Ok(amount),
             None => big(&parts, unit),

@@ -93,7 +93,10 @@ fn floats_are_near() {
 #[test]
 fn an_exponent_that_nothing_could_hold_is_refused() {
     assert_eq!("1e2000000000".parse::<Amount>(), Err(AmountError::Exponent));
+    assert_eq!("1e1001".parse::<Amount>(), Err(AmountError::Exponent));
     assert_eq!(amount("1e-99999").to_string(), "1e-9");
+    // The time for it grew with the square of the exponent.
+    assert_eq!(amount("-0e-90471").plus(&amount("1")).to_string(), "1");
 }
 
 prop_compose! {
