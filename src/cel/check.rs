@@ -181,6 +181,7 @@ impl Checker {
             }
         }
         let target = self.expression(target);
+        self.pending.exempt_text(call, literals);
         match self.find_function(&call.function) {
             Some(declaration) => {
                 args.insert(0, target);

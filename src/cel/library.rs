@@ -32,6 +32,7 @@ pub(super) use self::{
     regex::{Pattern, run as run_pattern},
     semver::parse as parse_version,
     signature::Overload,
+    strings::{UNBOUNDED_INDEX_OF, UNBOUNDED_LAST_INDEX_OF},
     text_format::check_types as check_format,
     time::{Timestamp, parse_duration},
     url::Url,

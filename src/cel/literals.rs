@@ -84,6 +84,13 @@ impl Pending {
         }
     }
 
+    /// Nor need anything that the text of a template is made of.
+    pub(super) fn exempt_text(&mut self, call: &Call, before: usize) {
+        if call.function == "format" {
+            self.literals.truncate(before);
+        }
+    }
+
     pub(super) fn check(&self, mapping: &Mapping, flaws: &mut Vec<Flaw>) {
         for types in &self.literals {
             let mut types = types.iter().map(|(at, of)| (*at, mapping.finished(of)));

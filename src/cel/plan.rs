@@ -162,6 +162,7 @@ impl Planner {
         };
         let strictness = match call.function.as_str() {
             "@not_strictly_false" => Strictness::Lenient,
+            "format" => Strictness::Stop,
             _ if args.len() > 2 || pattern.is_some() => Strictness::Stop,
             // Which overload it is depends on the arguments, so that the first one has to be there.
             name if call.overload.is_none() && !is_operator(name) => Strictness::Stop,
@@ -170,6 +171,10 @@ impl Planner {
         let former = match (call.function.as_str(), self.version) {
             ("includes", Version::V1_36) => library::find(library::BOUNDED_INCLUDES),
             ("lists.range", Version::V1_36) => library::find(library::UNBOUNDED_RANGE),
+            ("indexOf", Version::V1_36) if args.len() == 3 => library::find(library::UNBOUNDED_INDEX_OF),
+            ("lastIndexOf", Version::V1_36) if args.len() == 3 => {
+                library::find(library::UNBOUNDED_LAST_INDEX_OF)
+            }
             _ => None,
         };
         let outcome = match (call.function.as_str(), args.as_slice()) {

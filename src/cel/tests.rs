@@ -291,3 +291,80 @@ fn optional_values_are_passed_through() {
     ]);
     assert_fails("[?dyn(1)] == [1]", "non-optional value");
 }
+
+#[test]
+fn times_and_spans_are_shown_as_the_reference_shows_them() {
+    assert_true(&[
+        "string(timestamp('1969-12-31T23:59:59+02:00')) == '1969-12-31T23:59:59+02:00'",
+        "string(timestamp('2024-01-01T00:30:00-00:45') + duration('1h')) == '2024-01-01T01:30:00-00:45'",
+        "string(timestamp('2024-01-01T00:00:00+00:00')) == '2024-01-01T00:00:00Z'",
+        "timestamp('1969-12-31T23:59:59+02:00') == timestamp('1969-12-31T21:59:59Z')",
+        "timestamp('1969-12-31T23:59:59+02:00').getHours() == 21",
+        // As a number of seconds it has no more digits.
+        "string(timestamp('2024-02-29T01:02:03.500000001Z') - timestamp(0)) == '1709168523.5s'",
+        "string(duration('-1.5s')) == '-1.5s' && string(duration('1ns')) == '0.000000001s'",
+    ]);
+    assert_fails(
+        "timestamp('2024-01-01T00:00:00Z') - timestamp('0001-01-01T00:00:00Z') > duration('0')",
+        "integer overflow",
+    );
+}
+
+#[test]
+fn odd_numbers_are_formatted_as_the_reference_formats_them() {
+    assert_true(&[
+        "'%.3f|%.3f'.format([-0.0, -0.0001]) == '0.000|-0.000'",
+        "'%e'.format([-0.0]) == '0.000000×10⁰⁰'",
+        "'%e|%.3e'.format([1.0 / 0.0, 0.0 / 0.0]) == '     ∞|NaN'",
+    ]);
+}
+
+#[test]
+fn a_text_to_be_formatted_is_not_evaluated_twice_over_a_failure() {
+    // Neither the list nor the call is paid for.
+    let failing = "{'a': 'b'}[device.driver]";
+    let cost = |expression: String| {
+        let program = compile(&expression, FEATURES).unwrap();
+        let (attributes, capacity) = (BTreeMap::new(), BTreeMap::new());
+        let device = DeviceInput {
+            driver: "d",
+            attributes: &attributes,
+            capacity: &capacity,
+            allow_multiple_allocations: None,
+        };
+        program.matches(&device).unwrap_err().cost()
+    };
+    let alone = cost(format!("{failing} == 'x'"));
+    assert_eq!(cost(format!("{failing}.format([device.driver + 'x']) == 'x'")), alone);
+    // What the text is made of need not be of one type.
+    assert_true(&["string([1, 'a'].size()).format([]) == '2'"]);
+    assert!(evaluate("[1, 'a'].size() == 2").is_err());
+}
+
+#[test]
+fn a_brace_without_a_count_is_a_character() {
+    assert_true(&[
+        "'{a}'.matches('^{a}$')",
+        "'a{,5}'.matches('^a{,5}$')",
+        "'aa'.matches('^a{2}$') && 'aa'.matches('^a{1,}$')",
+        "'{'.matches('[{]') && '{'.matches('\\\\{')",
+    ]);
+}
+
+#[test]
+fn nothing_is_found_within_the_text_since_1_37() {
+    assert_true(&["'abc'.indexOf('', 9) == 3", "'abc'.lastIndexOf('', 9) == 3", "'abc'.indexOf('', 2) == 2"]);
+    assert_fails("'abc'.indexOf('', -1) == 0", "index out of range: -1");
+    assert_fails("'abc'.lastIndexOf('', -1) == 0", "index out of range: -1");
+    for expression in
+        ["'abc'.indexOf('', 9) == 9", "'abc'.lastIndexOf('', -1) == -1", "'abc'.indexOf('c', 1) == 2"]
+    {
+        assert!(matches!(evaluate_with(expression, FORMER), Ok((true, _))), "{expression}");
+    }
+}
+
+#[test]
+fn only_long_addresses_have_zones() {
+    assert_fails("ip('fe80::1%eth0') == ip('::1')", "with zone value is not allowed");
+    assert_fails("ip('10.0.0.1%eth0') == ip('::1')", "parse error during conversion");
+}

@@ -69,6 +69,10 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function { name: "masked", overloads: &[("cidr_masked", "cidr.() -> cidr")], run: masked },
 ];
 
+fn not_an_address(text: &str) -> String {
+    format!("IP Address {text:?} parse error during conversion from string: not an address")
+}
+
 /// An address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cel) struct Ip(IpAddr);
@@ -77,9 +81,9 @@ impl Ip {
     fn parse(text: &str) -> Result<Self, String> {
         let without_zone = text.split('%').next().unwrap_or_default();
         match without_zone.parse() {
-            Err(_) => {
-                Err(format!("IP Address {text:?} parse error during conversion from string: not an address"))
-            }
+            Err(_) => Err(not_an_address(text)),
+            // Only the longer addresses have zones.
+            Ok(IpAddr::V4(_)) if without_zone != text => Err(not_an_address(text)),
             Ok(_) if without_zone != text => {
                 Err(format!("IP address {text:?} with zone value is not allowed"))
             }

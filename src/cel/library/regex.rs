@@ -111,6 +111,8 @@ fn translated(text: &str) -> String {
                 is_class = false;
                 translated.push(']');
             }
+            // A brace that begins no count is what it is.
+            '{' if !is_class && !begins_count(characters.clone()) => translated += "\\{",
             '&' | '~' if is_class => {
                 translated.push('\\');
                 translated.push(c);
@@ -119,6 +121,14 @@ fn translated(text: &str) -> String {
         }
     }
     translated
+}
+
+/// Whether `3}`, `3,}` or `3,5}` comes next.
+fn begins_count(characters: impl Iterator<Item = char>) -> bool {
+    let inside: String = characters.take_while(|c| c.is_ascii_digit() || matches!(c, ',' | '}')).collect();
+    let Some((counts, _)) = inside.split_once('}') else { return false };
+    let (least, most) = counts.split_once(',').unwrap_or((counts, ""));
+    !least.is_empty() && !most.contains(',')
 }
 
 /// Everything up to `\E` is what it is.

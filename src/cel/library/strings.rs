@@ -37,6 +37,16 @@ pub(super) const FUNCTIONS: &[Function] = &[
         run: last_index_of,
     },
     Function {
+        name: UNBOUNDED_INDEX_OF,
+        overloads: &[("string_index_of_string_int", "string.(string, int) -> int")],
+        run: |args| unbounded(args, index_of),
+    },
+    Function {
+        name: UNBOUNDED_LAST_INDEX_OF,
+        overloads: &[("string_last_index_of_string_int", "string.(string, int) -> int")],
+        run: |args| unbounded(args, last_index_of),
+    },
+    Function {
         name: "lowerAscii",
         overloads: &[("string_lower_ascii", "string.() -> string")],
         run: |args| map(args, str::to_ascii_lowercase),
@@ -128,16 +138,31 @@ fn position(text: &str, byte: usize) -> usize {
     text[..byte].chars().count()
 }
 
+/// What `indexOf` with an offset was until 1.36, under names that cannot be written.
+pub(in crate::cel) const UNBOUNDED_INDEX_OF: &str = "@indexOf";
+/// The same for `lastIndexOf`.
+pub(in crate::cel) const UNBOUNDED_LAST_INDEX_OF: &str = "@lastIndexOf";
+
+/// Nothing is found at every offset, even where there is no text.
+fn unbounded(args: &[Value], otherwise: fn(&[Value]) -> Outcome) -> Outcome {
+    match args {
+        [Value::String(_), Value::String(part), Value::Int(offset)] if part.is_empty() => {
+            Ok(Value::Int(*offset))
+        }
+        _ => otherwise(args),
+    }
+}
+
 fn index_of(args: &[Value]) -> Outcome {
     let (text, part, offset) = match args {
         [Value::String(text), Value::String(part)] => (text, part, 0),
         [Value::String(text), Value::String(part), Value::Int(offset)] => (text, part, *offset),
         _ => return Err(Failure::NoOverload),
     };
-    if part.is_empty() {
-        return Ok(Value::Int(offset));
-    }
     let start = usize::try_from(offset).map_err(|_| out_of_range(offset))?;
+    if part.is_empty() {
+        return Ok(found(Some(start.min(text.chars().count()))));
+    }
     let Some((byte, _)) = text.char_indices().nth(start) else { return Ok(found(None)) };
     Ok(found(text[byte..].find(&**part).map(|place| position(text, byte + place))))
 }
@@ -151,8 +176,8 @@ fn last_index_of(args: &[Value]) -> Outcome {
     let characters: Vec<char> = text.chars().collect();
     let last = match offset {
         None => characters.len(),
-        Some(offset) if part.is_empty() => return Ok(Value::Int(offset)),
         Some(offset) => match usize::try_from(offset).map_err(|_| out_of_range(offset))? {
+            last if part.is_empty() => last.min(characters.len()),
             last if last < characters.len() => last,
             _ => return Ok(found(None)),
         },

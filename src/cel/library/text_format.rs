@@ -138,7 +138,7 @@ fn formatted(kind: char, precision: usize, value: &Value) -> Option<String> {
         ('d', Value::Int(number)) => number.to_string(),
         ('d', Value::Uint(number)) => number.to_string(),
         ('f', value) => grouped(double(value)?, precision),
-        ('e', value) => scientific(double(value)?),
+        ('e', value) => scientific(double(value)?, precision),
         ('b', Value::Int(number)) => signed(*number, |number| format!("{number:b}")),
         ('b', Value::Uint(number)) => format!("{number:b}"),
         ('b', Value::Bool(value)) => u8::from(*value).to_string(),
@@ -186,11 +186,17 @@ fn special(number: f64) -> Option<&'static str> {
     }
 }
 
+/// A zero has no sign, unless it is only rounded to one.
+fn unsigned_zero(number: f64) -> f64 {
+    if number == 0.0 { 0.0 } else { number }
+}
+
 /// With a comma between each three digits, as English has it.
 fn grouped(number: f64, precision: usize) -> String {
     if let Some(special) = special(number) {
         return special.to_owned();
     }
+    let number = unsigned_zero(number);
     let text = format!("{number:.precision$}");
     let (whole, fraction) =
         text.split_once('.').map_or((&*text, ""), |(whole, _)| (whole, &text[whole.len()..]));
@@ -206,10 +212,11 @@ fn grouped(number: f64, precision: usize) -> String {
 }
 
 /// The reference takes what should be a precision for a width, so that there are always six digits.
-fn scientific(number: f64) -> String {
+fn scientific(number: f64, width: usize) -> String {
     if let Some(special) = special(number) {
-        return special.to_owned();
+        return format!("{special:>width$}");
     }
+    let number = unsigned_zero(number);
     let text = format!("{number:.PRECISION$e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let (sign, exponent) = exponent.strip_prefix('-').map_or(("", exponent), |exponent| ("⁻", exponent));

@@ -1,6 +1,6 @@
 //! Points in time and the spans between them.
 
-use std::fmt;
+use std::{cmp::Ordering, fmt};
 
 use super::Function;
 use crate::cel::value::{Failure, Outcome, Value};
@@ -52,10 +52,32 @@ const NANOS: i64 = 1_000_000_000;
 const DAY: i64 = 86_400;
 
 /// A point in time between the years 1 and 9999.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy)]
 pub(in crate::cel) struct Timestamp {
     seconds: i64,
     nanos: u32,
+    /// How far the clock was ahead of UTC where it was written, in seconds: it is shown as that clock has it.
+    ahead: i64,
+}
+
+impl PartialEq for Timestamp {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Timestamp {}
+
+impl PartialOrd for Timestamp {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Timestamp {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.seconds, self.nanos).cmp(&(other.seconds, other.nanos))
+    }
 }
 
 struct Date {
@@ -74,7 +96,7 @@ impl Timestamp {
 
     fn new(seconds: i128, nanos: u32) -> Option<Self> {
         let seconds = i64::try_from(seconds).ok()?;
-        (Self::FIRST..=Self::LAST).contains(&seconds).then_some(Self { seconds, nanos })
+        (Self::FIRST..=Self::LAST).contains(&seconds).then_some(Self { seconds, nanos, ahead: 0 })
     }
 
     pub(super) fn seconds(self) -> i64 {
@@ -89,11 +111,12 @@ impl Timestamp {
         let total = self.total() + by;
         let nanos = u32::try_from(total.rem_euclid(i128::from(NANOS))).unwrap_or_default();
         let moved = Self::new(total.div_euclid(i128::from(NANOS)), nanos);
-        moved.ok_or_else(|| Failure::because("timestamp overflow"))
+        let moved = moved.ok_or_else(|| Failure::because("timestamp overflow"))?;
+        Ok(Self { ahead: self.ahead, ..moved })
     }
 
     pub(super) fn since(self, other: Self) -> Result<i64, Failure> {
-        i64::try_from(self.total() - other.total()).map_err(|_| Failure::because("duration overflow"))
+        i64::try_from(self.total() - other.total()).map_err(|_| Failure::because("integer overflow"))
     }
 
     fn days(self) -> i64 {
@@ -149,21 +172,27 @@ impl Timestamp {
         };
         let offset = if rest == "Z" { 0 } else { offset(rest)? };
         let seconds = days_before(year, month, day) * DAY + hour * 3600 + minute * 60 + second - offset;
-        Self::new(i128::from(seconds), nanos)
+        Self::new(i128::from(seconds), nanos).map(|time| Self { ahead: offset, ..time })
     }
 }
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Date { year, month, day } = self.date();
-        let second = self.second_of_day();
+        let there = Self { seconds: self.seconds + self.ahead, ..*self };
+        let Date { year, month, day } = there.date();
+        let second = there.second_of_day();
         let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
         write!(formatter, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")?;
         if self.nanos != 0 {
             let fraction = format!("{:09}", self.nanos);
             write!(formatter, ".{}", fraction.trim_end_matches('0'))?;
         }
-        formatter.write_str("Z")
+        let (hours, minutes) = (self.ahead.abs() / 3600, self.ahead.abs() / 60 % 60);
+        match self.ahead {
+            0 => formatter.write_str("Z"),
+            1.. => write!(formatter, "+{hours:02}:{minutes:02}"),
+            _ => write!(formatter, "-{hours:02}:{minutes:02}"),
+        }
     }
 }
 
@@ -210,7 +239,7 @@ fn part(args: &[Value], pick: fn(Timestamp) -> i64) -> Outcome {
             let signed = if zone.starts_with(['+', '-']) { (**zone).to_owned() } else { format!("+{zone}") };
             let seconds = if matches!(&**zone, "UTC" | "") { Some(0) } else { offset(&signed) };
             let seconds = seconds.ok_or_else(|| Failure::because(format!("unknown time zone {zone}")))?;
-            let local = Timestamp { seconds: time.seconds + seconds, nanos: time.nanos };
+            let local = Timestamp { seconds: time.seconds + seconds, ..*time };
             Ok(Value::Int(pick(local)))
         }
         _ => Err(Failure::NoOverload),
@@ -251,14 +280,9 @@ pub(in crate::cel) fn parse_duration(text: &str) -> Option<i64> {
     i64::try_from(if is_negative { -total } else { total }).ok()
 }
 
-/// In seconds.
+/// In seconds, as exactly as the reference's number has it.
 pub(super) fn shown_duration(nanoseconds: i64) -> String {
-    let sign = if nanoseconds < 0 { "-" } else { "" };
-    let (seconds, nanos) = (
-        nanoseconds.unsigned_abs() / NANOS.unsigned_abs(),
-        nanoseconds.unsigned_abs() % NANOS.unsigned_abs(),
-    );
-    let fraction = format!("{nanos:09}");
-    let fraction = fraction.trim_end_matches('0');
-    if fraction.is_empty() { format!("{sign}{seconds}s") } else { format!("{sign}{seconds}.{fraction}s") }
+    #[expect(clippy::cast_precision_loss, reason = "the reference loses as much")]
+    let seconds = (nanoseconds / NANOS) as f64 + (nanoseconds % NANOS) as f64 / NANOS as f64;
+    format!("{seconds}s")
 }
