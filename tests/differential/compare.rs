@@ -60,7 +60,10 @@ pub fn comparable(error: &str) -> &str {
 
 /// How often each trait of a question came to each outcome.
 #[derive(Default)]
-pub struct Tally(BTreeMap<&'static str, BTreeMap<String, u64>>);
+pub struct Tally {
+    outcomes: BTreeMap<&'static str, BTreeMap<String, u64>>,
+    compared: u64,
+}
 
 /// What all questions have.
 pub const ALL: &str = "all";
@@ -68,27 +71,33 @@ pub const ALL: &str = "all";
 impl Tally {
     fn count(&mut self, traits: &[&'static str], outcome: &str) {
         for label in traits.iter().chain([&ALL]) {
-            *self.0.entry(label).or_default().entry(outcome.to_owned()).or_default() += 1;
+            *self.outcomes.entry(label).or_default().entry(outcome.to_owned()).or_default() += 1;
         }
     }
 
     fn add(&mut self, other: Self) {
-        for (label, outcomes) in other.0 {
+        self.compared += other.compared;
+        for (label, outcomes) in other.outcomes {
             for (outcome, count) in outcomes {
-                *self.0.entry(label).or_default().entry(outcome).or_default() += count;
+                *self.outcomes.entry(label).or_default().entry(outcome).or_default() += count;
             }
         }
     }
 
+    /// How many questions had the same answer.
+    pub fn compared(&self) -> u64 {
+        self.compared
+    }
+
     /// How many questions had an outcome.
     pub fn of(&self, outcome: &str) -> u64 {
-        self.0.get(ALL).and_then(|outcomes| outcomes.get(outcome)).copied().unwrap_or_default()
+        self.outcomes.get(ALL).and_then(|outcomes| outcomes.get(outcome)).copied().unwrap_or_default()
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (label, outcomes) in &self.0 {
+        for (label, outcomes) in &self.outcomes {
             let outcomes: Vec<String> =
                 outcomes.iter().map(|(outcome, count)| format!("{outcome} {count}")).collect();
             writeln!(formatter, "  {label:<24} {}", outcomes.join(", "))?;
@@ -178,6 +187,7 @@ fn work<S: Subject>(seeds: impl Iterator<Item = u64> + Send, stop: &AtomicBool) 
             let verdict = catch_unwind(AssertUnwindSafe(|| Verdict::of(&mut subject, &question, &said)));
             let said = match verdict {
                 Ok(Verdict::Same(answer)) => {
+                    tally.compared += 1;
                     tally.count(&S::traits(&question), &S::outcome(&answer));
                     continue;
                 }

@@ -8,6 +8,8 @@ mod allocator;
 mod cases;
 mod compare;
 mod dice;
+mod expressions;
+mod quantities;
 mod reference;
 mod shrink;
 
@@ -36,4 +38,23 @@ fn the_allocator_answers_as_upstreams() {
     assert!(tally.of(allocator::FITS) > cases / 4, "most questions have no answer: they ask little");
     assert!(tally.of("no answer") < cases / 50, "the reference gives up too often");
     assert_eq!(tally.of("no question"), 0);
+}
+
+#[test]
+#[ignore = "needs Go: hack/test runs it"]
+fn expressions_come_to_what_upstreams_come_to() {
+    let (tally, cases) = ask::<expressions::Expressions>(100_000);
+    for outcome in ["true", "false", "shown value", "error", "compile error"] {
+        assert!(tally.of(outcome) > cases / 50, "too few: {outcome}");
+    }
+    let excused = cases - tally.compared();
+    assert!(excused < cases / 20, "{excused} differ on purpose");
+}
+
+#[test]
+#[ignore = "needs Go: hack/test runs it"]
+fn quantities_are_those_of_upstream() {
+    let (tally, cases) = ask::<quantities::Quantities>(200_000);
+    assert!(tally.of("two quantities") > cases / 4, "too few can be calculated with");
+    assert!(tally.of("no quantity") > cases / 50, "too few are refused");
 }

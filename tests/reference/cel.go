@@ -16,6 +16,7 @@ type celQuestion struct {
 	AllowMultipleAllocations *bool                                                     `json:"allowMultipleAllocations"`
 	ConsumableCapacity       bool                                                      `json:"consumableCapacity"`
 	ListTypes                bool                                                      `json:"listTypes"`
+	Env                      string                                                    `json:"env"`
 }
 
 type celAnswer struct {
@@ -26,7 +27,10 @@ type celAnswer struct {
 }
 
 func evaluate(ctx context.Context, asked *celQuestion) celAnswer {
-	kind := environment.NewExpressions
+	kind := environment.StoredExpressions
+	if asked.Env == string(environment.NewExpressions) {
+		kind = environment.NewExpressions
+	}
 	compiler := cel.GetCompiler(cel.Features{
 		EnableConsumableCapacity: asked.ConsumableCapacity,
 		EnableListTypeAttributes: asked.ListTypes,
