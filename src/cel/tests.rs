@@ -325,13 +325,7 @@ fn a_text_to_be_formatted_is_not_evaluated_twice_over_a_failure() {
     let failing = "{'a': 'b'}[device.driver]";
     let cost = |expression: String| {
         let program = compile(&expression, FEATURES).unwrap();
-        let (attributes, capacity) = (BTreeMap::new(), BTreeMap::new());
-        let device = DeviceInput {
-            driver: "d",
-            attributes: &attributes,
-            capacity: &capacity,
-            allow_multiple_allocations: None,
-        };
+        let device = DeviceInput::new("d", false, [("a", Attribute::int(0))], [("a", "1".parse().unwrap())]);
         program.matches(&device).unwrap_err().cost()
     };
     let alone = cost(format!("{failing} == 'x'"));

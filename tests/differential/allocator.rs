@@ -6,7 +6,8 @@ use std::{
 };
 
 use claimfs::allocate::{
-    Allocated, Claim, Cluster, DeviceId, Expressions, Features, Interruption, Release, Slice, allocate,
+    Allocated, Claim, Cluster, DeviceId, Expressions, Features, InspectedWant, Interruption, Release, Slice,
+    Slices, allocate, inspect,
 };
 use k8s_openapi::api::{
     core::v1::Node,
@@ -59,7 +60,7 @@ impl Subject for Allocator {
         let shared: Vec<String> = part(question, "AllocatedShared")?;
         let consumed: BTreeMap<String, BTreeMap<String, String>> =
             Option::deserialize(&question["Aggregated"]).ok()?.unwrap_or_default();
-        let slices: Vec<Slice<'_>> = slices.iter().map(Slice::try_from).collect::<Result<_, _>>().ok()?;
+        let slices: Slices<'_> = slices.iter().map(Slice::try_from).collect::<Result<_, _>>().ok()?;
         let claims: Vec<Claim<'_>> = claims.iter().map(Claim::try_from).collect::<Result<_, _>>().ok()?;
         let allocated = Allocated {
             devices: taken.iter().map(|id| device_id(id)).collect(),
@@ -90,7 +91,11 @@ impl Subject for Allocator {
             interruption: &|| (started.elapsed() > PATIENCE).then_some(Interruption::Deadline),
             new_share_id: &|| String::from("share"),
         };
-        Some(match allocate(&cluster, &node, &claims) {
+        let outcome = allocate(&cluster, &node, &claims);
+        if let Ok(Some(results)) = &outcome {
+            nothing_was_in_the_way(&cluster, &node, &claims, results);
+        }
+        Some(match outcome {
             Ok(results) => Answer { results, error: String::new() },
             Err(error) => Answer { results: None, error: comparable(&error.to_string()).to_owned() },
         })
@@ -174,6 +179,32 @@ fn features(names: &[String]) -> Features {
         optional_node_operations: on("OptionalNodeOperations"),
         partitionable_devices: on("PartitionableDevices"),
         prioritized_list: on("PrioritizedList"),
+    }
+}
+
+/// What is taken has no obstacle in the eyes of the explainer, which looks at every device by itself.
+fn nothing_was_in_the_way(
+    cluster: &Cluster<'_>,
+    node: &Node,
+    claims: &[Claim<'_>],
+    results: &[AllocationResult],
+) {
+    let inspection = inspect(cluster, node, claims).unwrap();
+    for (place, result) in results.iter().enumerate() {
+        let devices = result.devices.as_ref().and_then(|devices| devices.results.as_deref());
+        for result in devices.unwrap_or_default() {
+            let (request, subrequest) = match result.request.split_once('/') {
+                Some((request, subrequest)) => (request, Some(subrequest)),
+                None => (result.request.as_str(), None),
+            };
+            let is_it = |want: &&InspectedWant<'_>| {
+                want.claim == place && want.request == request && want.subrequest == subrequest
+            };
+            let want = inspection.wants.iter().find(is_it).unwrap();
+            let id = DeviceId { driver: &result.driver, pool: &result.pool, device: &result.device };
+            let device = want.devices.iter().find(|device| device.id == id).unwrap();
+            assert_eq!(device.obstacles, [], "{id} was taken for {}", result.request);
+        }
     }
 }
 

@@ -2,11 +2,10 @@
 
 mod grammar;
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::sync::LazyLock;
 
-use claimfs::{
-    cel::{Attribute, CompileError, DeviceInput, Environment, Features, RuntimeError, Version, compile},
-    device::Amount,
+use claimfs::cel::{
+    Attribute, CompileError, DeviceInput, Environment, Features, RuntimeError, Version, compile,
 };
 use serde_json::{Value, json};
 
@@ -47,7 +46,7 @@ static DEVICE: LazyLock<Value> = LazyLock::new(|| {
     })
 });
 
-static ATTRIBUTES: LazyLock<BTreeMap<String, Attribute>> = LazyLock::new(|| {
+static INPUT: LazyLock<DeviceInput> = LazyLock::new(|| {
     let texts = ["b", "a", "b"].map(String::from);
     let attributes = [
         ("i", Attribute::int(7)),
@@ -58,11 +57,8 @@ static ATTRIBUTES: LazyLock<BTreeMap<String, Attribute>> = LazyLock::new(|| {
         ("ls", Attribute::strings(&texts)),
         ("other.example.com/i", Attribute::int(-1)),
     ];
-    attributes.map(|(name, value)| (name.to_owned(), value)).into()
-});
-
-static CAPACITY: LazyLock<BTreeMap<String, Amount>> = LazyLock::new(|| {
-    [("m", "1536Mi"), ("n", "250m")].map(|(name, text)| (name.to_owned(), text.parse().unwrap())).into()
+    let capacity = [("m", "1536Mi"), ("n", "250m")].map(|(name, text)| (name, text.parse().unwrap()));
+    DeviceInput::new(DRIVER, true, attributes, capacity)
 });
 
 impl Subject for Expressions {
@@ -96,13 +92,10 @@ impl Subject for Expressions {
             Err(CompileError::Long { .. }) => return None,
             Err(_) => return Some(Answer::CompileError),
         };
-        let device = DeviceInput {
-            driver: question["driver"].as_str().filter(|driver| *driver == DRIVER)?,
-            attributes: &ATTRIBUTES,
-            capacity: &CAPACITY,
-            allow_multiple_allocations: Some(true),
-        };
-        Some(match program.matches(&device) {
+        if question["driver"] != DRIVER {
+            return None;
+        }
+        Some(match program.matches(&INPUT) {
             Ok((matches, cost)) => Answer::Value { matches, cost },
             Err(RuntimeError::CostLimit { .. }) => Answer::failed(LIMIT, None),
             Err(error) => Answer::failed(&error.to_string(), error.cost()),

@@ -49,6 +49,20 @@ pub(super) fn claim(dice: &mut Dice, index: usize, devices: &[Published<'_>]) ->
     json!({"metadata": {"name": format!("claim-{index}"), "namespace": "default"}, "spec": {"devices": spec}})
 }
 
+/// What attributes are derived by: of every type, some that fail on some devices, and some that are none.
+const DERIVATIONS: [&str; 10] = [
+    "device.driver",
+    "device.attributes[device.driver].?numa.orValue(7) % 2",
+    "device.attributes[device.driver].?model.orValue(\"none\")",
+    "device.attributes[device.driver].version",
+    "device.attributes[device.driver].model",
+    "has(device.attributes[device.driver].numa)",
+    "[device.driver, \"x\"]",
+    "[1, 2].filter(x, x > 2)",
+    "dyn(1.5)",
+    "[[1]]",
+];
+
 /// The name of a request, or of one with its subrequest.
 fn name_in(dice: &mut Dice, requests: &[Value]) -> String {
     let request = &requests[dice.below(requests.len())];
@@ -103,6 +117,10 @@ fn request(dice: &mut Dice, number: usize, devices: &[Published<'_>]) -> Value {
     let mut exact = exact(dice, devices);
     if dice.once_in(12) {
         exact["adminAccess"] = json!(!dice.once_in(5));
+    }
+    if dice.once_in(10) {
+        let expression = dice.one_of(&DERIVATIONS);
+        exact["derivedAttributes"] = json!([{"name": "a.example.com/model", "expression": expression}]);
     }
     json!({"name": name, "exactly": exact})
 }
