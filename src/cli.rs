@@ -130,7 +130,9 @@ impl Error {
             | Self::Manifest(_)
             | Self::Several { .. }
             | Self::Command(_)
-            | Self::Client(client::Error::Wrong(_)) => ExitCode::from(2),
+            | Self::Client(client::Error::Wrong(_) | client::Error::Failed { code: Some(2), .. }) => {
+                ExitCode::from(2)
+            }
             // As shells have it.
             Self::Run { source, .. } if source.kind() == std::io::ErrorKind::NotFound => ExitCode::from(127),
             Self::Run { .. } => ExitCode::from(126),

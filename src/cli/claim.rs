@@ -9,7 +9,7 @@ use crate::standalone::{
     client::{Asking, Wanted},
     kernel,
     manifest::{self, NAMESPACE},
-    report::{ClaimReport, Report},
+    report::{ClaimReport, Report, RunReport, UsedBy},
 };
 
 /// Make, show and delete claims, without a cluster
@@ -159,7 +159,8 @@ pub(super) fn table(claims: &[ClaimReport]) -> String {
     }
     let rows = claims.iter().flat_map(|claim| {
         let stays = if claim.goes_with_its_runs { "until its runs end" } else { "until deleted" };
-        let runs = if claim.runs.is_empty() { String::from("-") } else { claim.runs.join(" ") };
+        let runs: Vec<String> = claim.runs.iter().map(user).collect();
+        let runs = if runs.is_empty() { String::from("-") } else { runs.join(" ") };
         let none = || vec![(String::from("-"), String::from("-"), String::from("not prepared"))];
         let devices: Vec<(String, String, String)> = claim
             .devices
@@ -172,4 +173,11 @@ pub(super) fn table(claims: &[ClaimReport]) -> String {
         })
     });
     output::table(&["CLAIM", "REQUEST", "DEVICE", "STAYS", "RUNS", "CDI"], rows)
+}
+
+fn user(run: &RunReport) -> String {
+    match run.by {
+        UsedBy::Run => run.name.clone(),
+        UsedBy::Container => format!("{} (left a container)", run.name),
+    }
 }

@@ -20,6 +20,9 @@ use crate::standalone::{
     runner,
 };
 
+/// How often a run is made anew that the daemon does not know.
+const ATTEMPTS: usize = 3;
+
 /// Run a container with devices, without a cluster
 ///
 /// Allocates and prepares a claim, puts its devices into the command line of podman, docker, nerdctl or ctr, behind
@@ -92,9 +95,24 @@ impl Run {
 
     async fn use_claim(&self, line: CommandLine, claim: Option<&ResourceClaim>) -> Result<ExitCode, Error> {
         let launcher = self.machine.launcher();
+        let (presence, granted) = self.acquire(&launcher, claim).await?;
+        let devices: Vec<String> =
+            granted.devices.iter().map(|device| device.cdi_device_id.clone()).collect();
+        let words = line.with(&devices);
+        let ended = self.run_words(&words, &presence, &granted, &devices).await;
+        self.release(&launcher, presence).await;
+        Ok(ExitCode::from(runner::exit_code(ended?)))
+    }
+
+    /// Whoever has the answer has the claim for as long as it keeps the presence.
+    async fn acquire(
+        &self,
+        launcher: &Launcher,
+        claim: Option<&ResourceClaim>,
+    ) -> Result<(Presence, Granted), Error> {
         let wait = self.wait.then(kernel::ticket).transpose().map_err(Error::Start)?;
-        // A run that a daemon has not known is made anew.
-        let (presence, granted) = loop {
+        let mut attempts = 0;
+        loop {
             let presence = self.begin()?;
             let wanted = match claim {
                 Some(claim) => Wanted::New(claim),
@@ -102,20 +120,16 @@ impl Run {
             };
             let asking = Asking { run: Some(presence.id()), wait };
             match launcher.acquire(wanted, asking, tell_place).await {
-                Ok(granted) => break (presence, granted),
-                Err(client::Error::NoRun(_)) => presence.end(),
+                Ok(granted) => return Ok((presence, granted)),
+                // Somebody has removed what it is known by.
+                Err(client::Error::NoRun(_)) if attempts < ATTEMPTS => presence.end(),
                 Err(error) => {
                     presence.end();
                     return Err(error.into());
                 }
             }
-        };
-        let devices: Vec<String> =
-            granted.devices.iter().map(|device| device.cdi_device_id.clone()).collect();
-        let words = line.with(&devices);
-        let ended = self.run_words(&words, &presence, &granted, &devices).await;
-        self.release(&launcher, presence).await;
-        Ok(ExitCode::from(runner::exit_code(ended?)))
+            attempts += 1;
+        }
     }
 
     fn begin(&self) -> Result<Presence, Error> {

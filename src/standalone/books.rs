@@ -389,3 +389,107 @@ fn reserve(claim: &mut ResourceClaim, run: &RunId) {
     };
     claim.status.get_or_insert_default().reserved_for.get_or_insert_default().push(user);
 }
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::standalone::{decide::tests::Bench, manifest::quick};
+
+    const GPU: &str = "device.attributes['claimfs.dev'].source == 'gpu'";
+    const NIC: &str = "device.attributes['claimfs.dev'].source == 'nic'";
+
+    /// One device of each kind, and the folder that goes with the books.
+    fn books() -> (Books, TempDir) {
+        let place = TempDir::new().unwrap();
+        let bench = Bench::new("[{name: gpu, simulated: {count: 1}}, {name: nic, simulated: {count: 1}}]");
+        let settings = Settings {
+            driver: DriverName::default(),
+            node: "n1".parse().unwrap(),
+            classes: place.path().join("classes"),
+        };
+        let folder = Arc::new(Folder::open(place.path().join("claims")).unwrap());
+        let (_, inventory) = watch::channel(Arc::new(bench.found));
+        (Books::open(settings, folder, inventory), place)
+    }
+
+    fn run(name: &str) -> RunId {
+        RunId::parse(name).unwrap()
+    }
+
+    fn ask(books: &Books, name: &str, kind: &str, patience: Patience) -> Result<Asked, String> {
+        let claim = quick("claimfs.dev", &[kind.to_owned()], 1);
+        books.ask(claim, Some(&run(name)), patience).map_err(|refusal| refusal.to_string())
+    }
+
+    fn granted(asked: Result<Asked, String>) -> ClaimRef {
+        match asked.unwrap() {
+            Asked::Granted(claim) => claim,
+            Asked::Waiting(_) => panic!("it waits"),
+        }
+    }
+
+    fn waiting(asked: Result<Asked, String>) -> Waiting {
+        match asked.unwrap() {
+            Asked::Granted(claim) => panic!("{claim} was granted"),
+            Asked::Waiting(waiting) => waiting,
+        }
+    }
+
+    fn wait(since: u64) -> Patience {
+        Patience::Wait(Ticket { since, process: 1 })
+    }
+
+    fn release(books: &Books, claim: &ClaimRef) {
+        assert!(books.begin_release(&claim.uid));
+        assert!(!books.begin_release(&claim.uid));
+        books.end_release(&claim.uid, Ok(())).unwrap();
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_served_in_order_and_others_pass_only_for_what_nobody_waits_for() {
+        let (books, _place) = books();
+        let first = granted(ask(&books, "r1", GPU, Patience::Refuse));
+        let mut second = waiting(ask(&books, "r2", GPU, wait(2)));
+        let mut third = waiting(ask(&books, "r3", GPU, wait(3)));
+        assert_eq!((*second.before.borrow(), *third.before.borrow()), (0, 1));
+        let nic = granted(ask(&books, "r4", NIC, Patience::Refuse));
+        release(&books, &first);
+        let second_claim = (&mut second.answer).await.unwrap().unwrap();
+        assert!(third.answer.try_recv().is_err());
+        release(&books, &second_claim);
+        let third_claim = third.answer.await.unwrap().unwrap();
+        for claim in [nic, third_claim] {
+            release(&books, &claim);
+        }
+        assert!(books.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_free_device_is_kept_for_whoever_waits_for_more() {
+        let (books, _place) = books();
+        let gpu = granted(ask(&books, "r1", GPU, Patience::Refuse));
+        let both = quick("claimfs.dev", &[], 2);
+        let both = books.ask(both, Some(&run("r2")), wait(2)).map_err(|refusal| refusal.to_string());
+        let both = waiting(both);
+        let error = ask(&books, "r3", NIC, Patience::Refuse).err().unwrap();
+        assert!(error.contains("1 waited for by others"), "{error}");
+        books.give_up(both.ticket);
+        granted(ask(&books, "r3", NIC, Patience::Refuse));
+        release(&books, &gpu);
+    }
+
+    #[test]
+    fn the_same_run_gets_the_same_answer_and_shares_last_until_the_last() {
+        let (books, _place) = books();
+        let claim = granted(ask(&books, "r1", GPU, Patience::Refuse));
+        assert_eq!(granted(ask(&books, "r1", GPU, Patience::Refuse)), claim);
+        assert_eq!(books.join(&claim.to_string(), Some(&run("r2"))).unwrap(), claim);
+        assert!(books.last_used_by(&run("r1")).is_empty());
+        books.leave(&run("r1")).unwrap();
+        assert_eq!(books.last_used_by(&run("r2")), std::slice::from_ref(&claim.uid));
+        assert!(matches!(books.unused(claim.name.as_str()), Err(Refusal::InUse { .. })));
+        assert!(matches!(books.join("other", None), Err(Refusal::NoClaim { .. })));
+    }
+}

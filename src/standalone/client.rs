@@ -9,6 +9,7 @@ use std::{
     os::unix::process::CommandExt,
     path::PathBuf,
     process::{Child, Command, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -36,6 +37,8 @@ use crate::node::Lock;
 /// How long a daemon may take to start. One that ends takes a moment, too.
 const START_WITHIN: Duration = Duration::from_secs(15);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long whoever has the lock may take to serve, before one is started that says who has it.
+const PATIENCE: Duration = Duration::from_secs(8);
 /// How often a daemon may fail on its own account: one can meet another that is just ending.
 const FAILURES: usize = 2;
 /// How often the line may break without anything being heard in between.
@@ -57,6 +60,8 @@ pub enum Error {
         reason: String,
         /// Where it said more.
         log: PathBuf,
+        /// What it ended with.
+        code: Option<i32>,
     },
     /// A daemon cannot be reached.
     #[error("cannot reach claimfs node at {}: {reason}\nfix: is another claimfs running on this run folder? --run-dir names another", .path.display())]
@@ -218,12 +223,18 @@ impl Launcher {
         if !nix::unistd::geteuid().is_root() {
             return Err(Error::NotRoot);
         }
-        let deadline = Instant::now() + START_WITHIN;
+        let begun = Instant::now();
         let mut daemon: Option<Child> = None;
-        let mut failures = 0;
+        let (mut failures, mut code) = (0, None);
         loop {
             let refused = match self.dial().await {
-                Ok(client) => return Ok(client),
+                Ok(client) => {
+                    // It may not be the one that we have started; until we end somebody has to take note of its end.
+                    if let Some(mut child) = daemon {
+                        thread::spawn(move || child.wait());
+                    }
+                    return Ok(client);
+                }
                 Err(error) => error,
             };
             let ended = match &mut daemon {
@@ -233,16 +244,18 @@ impl Launcher {
             if let Some(status) = ended {
                 daemon = None;
                 failures += usize::from(!status.success());
+                code = status.code();
             }
             // Whoever has the lock serves in a moment, or ends.
             let is_free = Lock::is_free(&self.run_dir);
-            if is_free && failures >= FAILURES {
-                return Err(self.failed());
+            let is_stuck = begun.elapsed() > PATIENCE;
+            if (is_free && failures >= FAILURES) || (is_stuck && failures > 0) {
+                return Err(self.failed(code));
             }
-            if Instant::now() > deadline {
-                return Err(if failures > 0 { self.failed() } else { self.broken(&refused.to_string()) });
+            if begun.elapsed() > START_WITHIN {
+                return Err(self.broken(&refused.to_string()));
             }
-            if daemon.is_none() && (is_free || failures == 0) {
+            if daemon.is_none() && (is_free || is_stuck) {
                 daemon = Some(self.start().map_err(Error::Start)?);
             }
             time::sleep(LOOK_EVERY).await;
@@ -282,13 +295,13 @@ impl Launcher {
             .spawn()
     }
 
-    fn failed(&self) -> Error {
+    fn failed(&self, code: Option<i32>) -> Error {
         let log = self.log();
         let text = fs::read_to_string(&log).unwrap_or_default();
         let reason = text.split("\nerror: ").last().unwrap_or_default();
         let reason = reason.trim_start_matches("error: ").trim();
         let reason = if reason.is_empty() { "it says nothing" } else { reason };
-        Error::Failed { reason: reason.to_owned(), log }
+        Error::Failed { reason: reason.to_owned(), log, code }
     }
 }
 

@@ -24,7 +24,7 @@ use super::{
     manifest::Lifetime,
     presence::{RunId, Runs},
     refusal::Refusal,
-    report::{ClaimReport, DeviceReport, GrantedDevice, Report},
+    report::{ClaimReport, DeviceReport, GrantedDevice, Report, RunReport, UsedBy},
 };
 use crate::{
     claims::{ClaimRef, Folder, Stored},
@@ -303,10 +303,16 @@ impl Desk {
         ClaimReport {
             name: stored.claim.to_string(),
             goes_with_its_runs: Lifetime::of(&stored.object) == Lifetime::Run,
-            runs: books::users(stored).iter().map(ToString::to_string).collect(),
+            runs: books::users(stored).iter().map(|run| self.run_report(run)).collect(),
             devices: devices.into_iter().map(GrantedDevice::from).collect(),
             object: stored.object.clone(),
         }
+    }
+
+    fn run_report(&self, run: &RunId) -> RunReport {
+        let phase = self.followed().get(run).map(|phase| *phase.borrow());
+        let by = if phase == Some(Phase::InUse) { UsedBy::Container } else { UsedBy::Run };
+        RunReport { name: run.to_string(), by }
     }
 
     fn is_present(&self, run: &RunId) -> Result<bool, Refusal> {
@@ -344,6 +350,10 @@ impl Desk {
             time::sleep(LOOK_EVERY).await;
         }
         self.parts.runs.remove(run);
+        // Others may have been killed before they could ask for anything.
+        if let Err(error) = self.parts.runs.sweep() {
+            warn!(%error, "what runs have left stays until the next one ends");
+        }
     }
 
     /// Releases what a run has used. A container that its runtime's daemon has started may still use it.
@@ -354,6 +364,7 @@ impl Desk {
                 break;
             }
             phase.send_replace(Phase::InUse);
+            self.parts.books.touch();
             time::sleep(LOOK_EVERY).await;
         }
         for claim in self.parts.books.last_used_by(run) {

@@ -8,7 +8,10 @@
 use std::{
     fmt, fs,
     io::{self, Read},
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    os::{
+        fd::{FromRawFd, OwnedFd},
+        unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    },
     path::{Path, PathBuf},
 };
 
@@ -24,6 +27,8 @@ use crate::device::ClaimUid;
 
 /// How often a FIFO may be taken away between two steps of ours.
 const ATTEMPTS: usize = 5;
+/// The lowest number that it has in what is started: scripts use the small ones for files of their own.
+const NUMBER: i32 = 200;
 
 /// A run: what its FIFO is called. Such names have only letters, digits and dashes, as UIDs do.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,7 +63,7 @@ impl fmt::Display for RunId {
 pub struct Presence {
     id: RunId,
     path: PathBuf,
-    fifo: fs::File,
+    fifo: OwnedFd,
 }
 
 impl Presence {
@@ -75,7 +80,9 @@ impl Presence {
                 fifo => fifo?,
             };
             match fs::metadata(&path) {
-                Ok(there) if there.ino() == fifo.metadata()?.ino() => return Ok(Self { id, path, fifo }),
+                Ok(there) if there.ino() == fifo.metadata()?.ino() => {
+                    return Ok(Self { id, path, fifo: out_of_the_way(&fifo)? });
+                }
                 _ => {}
             }
         }
@@ -154,6 +161,14 @@ impl Runs {
         }
         Ok(())
     }
+}
+
+/// The same file under a number that nobody wants.
+#[allow(unsafe_code)]
+fn out_of_the_way(fifo: &fs::File) -> io::Result<OwnedFd> {
+    let number = fcntl(fifo, FcntlArg::F_DUPFD_CLOEXEC(NUMBER))?;
+    // SAFETY: the kernel has just made it for us, and nobody else knows its number.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 fn make(run_dir: &Path) -> io::Result<PathBuf> {

@@ -56,11 +56,31 @@ pub struct ClaimReport {
     /// Whether it goes with the last run that uses it.
     pub goes_with_its_runs: bool,
     /// The runs that use it.
-    pub runs: Vec<String>,
+    pub runs: Vec<RunReport>,
     /// What runtimes are told, once it is prepared.
     pub devices: Vec<GrantedDevice>,
     /// All of it.
     pub object: ResourceClaim,
+}
+
+/// A run that uses a claim.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunReport {
+    /// Its process, and what tells it from others of that number.
+    pub name: String,
+    /// Who uses the claim.
+    pub by: UsedBy,
+}
+
+/// Who uses a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum UsedBy {
+    /// The run, or what it has started.
+    Run,
+    /// A container of it, which has been left alone.
+    Container,
 }
 
 /// A device of a claim.

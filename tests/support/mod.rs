@@ -1,6 +1,7 @@
 //! What the integration tests stand on. Each test binary uses a part of it.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
+pub mod alone;
 pub mod claims;
 pub mod cluster;
 pub mod driver;
