@@ -255,17 +255,12 @@ fn what_cannot_be_done_is_answered_with_the_way_out() {
             "claim default/one exists already\nfix: share it with --claim",
         ),
         (&["--claim", "two"], &["podman", "run", "i"], 1, "there is no claim default/two"),
-        (
-            &[class[0], class[1], "--count", "2"],
-            &["podman", "run", "i"],
-            1,
-            "2 of 2 match, in use by default/one\nfix: wait for them with --wait",
-        ),
+        (&[class[0], class[1], "--count", "2"], &["podman", "run", "i"], 1, "in use by default/one (gpu-0)"),
         (
             &[class[0], class[1], "--count", "3", "--wait"],
             &["podman", "run", "i"],
             1,
-            "it would not fit if all devices were free",
+            "It would not fit if all devices were free",
         ),
         (&class, &["/nowhere/podman", "run", "i"], 127, "cannot run /nowhere/podman"),
     ];
