@@ -3,7 +3,9 @@
 use std::{cell::Cell, path::Path};
 
 use claimfs::{
-    allocate::{Allocated, Claim, Cluster, Expressions, Features, Interruption, Release, Slice, allocate},
+    allocate::{
+        Allocated, Claim, Cluster, Expressions, Features, Interruption, Release, Slice, Slices, allocate,
+    },
     objects::Objects,
 };
 use k8s_openapi::api::core::v1::Node;
@@ -18,7 +20,7 @@ pub fn objects(text: &str) {
         assert!(!error.to_string().is_empty());
         return;
     }
-    let slices: Result<Vec<Slice<'_>>, _> = objects.slices.iter().map(Slice::try_from).collect();
+    let slices: Result<Slices<'_>, _> = objects.slices.iter().map(Slice::try_from).collect();
     let claims: Result<Vec<Claim<'_>>, _> = objects.claims.iter().map(Claim::try_from).collect();
     let (Ok(slices), Ok(claims)) = (slices, claims) else { return };
     let node = objects.nodes.first().cloned().unwrap_or_else(|| {

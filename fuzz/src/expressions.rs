@@ -1,38 +1,29 @@
 //! Expressions and quantities.
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::sync::LazyLock;
 
 use claimfs::{
-    cel::{Attribute, DeviceInput, Environment, Features, Version, compile},
+    cel::{Attribute, DeviceInput, Environment, Features, Trace, Version, compile},
     device::Amount,
 };
 
-static ATTRIBUTES: LazyLock<BTreeMap<String, Attribute>> = LazyLock::new(|| {
+static DEVICE: LazyLock<DeviceInput> = LazyLock::new(|| {
     let texts = [String::from("x"), String::from("é")];
-    BTreeMap::from([
-        (String::from("s"), Attribute::string("text")),
-        (String::from("i"), Attribute::int(-7)),
-        (String::from("b"), Attribute::bool(true)),
-        (String::from("v"), Attribute::version("1.2.3-rc.1+b")),
-        (String::from("is"), Attribute::ints(&[1, i64::MAX, i64::MIN])),
-        (String::from("ss"), Attribute::strings(&texts)),
-        (String::from("other.example.com/s"), Attribute::string("")),
-    ])
-});
-
-static CAPACITY: LazyLock<BTreeMap<String, Amount>> = LazyLock::new(|| {
+    let attributes = [
+        ("s", Attribute::string("text")),
+        ("i", Attribute::int(-7)),
+        ("b", Attribute::bool(true)),
+        ("v", Attribute::version("1.2.3-rc.1+b")),
+        ("is", Attribute::ints(&[1, i64::MAX, i64::MIN])),
+        ("ss", Attribute::strings(&texts)),
+        ("other.example.com/s", Attribute::string("")),
+    ];
     let memory = "80Gi".parse().expect("a quantity");
-    BTreeMap::from([(String::from("memory"), memory)])
+    DeviceInput::new("d.example.com", true, attributes, [("memory", memory)])
 });
 
-/// Compiled as both releases do, and evaluated.
+/// Compiled as both releases do, evaluated, and asked for its reasons.
 pub fn cel(text: &str) {
-    let device = DeviceInput {
-        driver: "d.example.com",
-        attributes: &ATTRIBUTES,
-        capacity: &CAPACITY,
-        allow_multiple_allocations: Some(true),
-    };
     for version in [Version::V1_36, Version::V1_37] {
         let features = Features {
             consumable_capacity: true,
@@ -42,7 +33,15 @@ pub fn cel(text: &str) {
         };
         match compile(text, features) {
             Ok(program) => {
-                assert_eq!(program.matches(&device), program.matches(&device), "it has one answer");
+                assert_eq!(program.matches(&DEVICE), program.matches(&DEVICE), "it has one answer");
+                if let Some(trace) = Trace::new(text, features) {
+                    let reason = trace.why_not(&DEVICE);
+                    let parts = reason.seen.iter().map(|seen| &seen.span).chain([&reason.span]);
+                    assert!(
+                        parts.into_iter().all(|part| text.get(part.clone()).is_some()),
+                        "it is a part of the text"
+                    );
+                }
             }
             Err(error) => assert!(!error.to_string().is_empty()),
         }
