@@ -105,6 +105,12 @@ enum Error {
     RunDir { path: PathBuf, source: std::io::Error },
     #[error("there is no claim {name}\nfix: claimfs claim list shows those that there are")]
     NoClaim { name: String },
+    #[error(
+        "{0}\nfix: --mount-point names the folder where the daemon shows metadata; with --metadata off there is none"
+    )]
+    Seen(#[from] crate::node::SeenError),
+    #[error("{0}\nfix: --objects-dir names the folder of claims and classes")]
+    Classes(#[from] crate::standalone::classes::Error),
     #[error("the demonstration ended early: {0}")]
     Demo(#[from] crate::demo::Error),
     #[error("cannot use the folder {}: {source}\nfix: TMPDIR names another", .path.display())]
@@ -124,6 +130,7 @@ impl Error {
             | Self::Discover(_)
             | Self::HostName { .. }
             | Self::Objects(_)
+            | Self::Classes(_)
             | Self::Question(_)
             | Self::NoClaims { .. }
             | Self::Log(_)
@@ -143,6 +150,7 @@ impl Error {
             | Self::Cluster(_)
             | Self::ClusterObjects(_)
             | Self::Manual { .. }
+            | Self::Seen(_)
             | Self::Demo(_)
             | Self::DemoFolder { .. }
             | Self::Client(_)

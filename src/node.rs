@@ -10,6 +10,7 @@
 mod alone;
 mod back;
 mod lock;
+mod seen;
 mod show;
 
 use std::{
@@ -32,6 +33,7 @@ use tracing::{info, warn};
 pub use self::{
     alone::{Alone, Stay},
     lock::Lock,
+    seen::{Error as SeenError, Held, Seen},
 };
 use self::{
     back::{Back, Closed},

@@ -128,7 +128,17 @@ spec: {devices: {requests: [{name: r, exactly: {deviceClassName: serial, count: 
     let ask = |count: &str| {
         fs::write(&question, objects.replace("COUNT", count)).unwrap();
         let dev = machine.path().to_str().unwrap();
-        let arguments = ["allocate", "--config", config.to_str().unwrap(), "--dev", dev, "--sysfs", dev];
+        let arguments = [
+            "allocate",
+            "--config",
+            config.to_str().unwrap(),
+            "--objects-dir",
+            dev,
+            "--dev",
+            dev,
+            "--sysfs",
+            dev,
+        ];
         claimfs(&[&arguments[..], &["--node", "n1", "-f", question.to_str().unwrap()]].concat())
     };
     let output = ask("1");

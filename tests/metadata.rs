@@ -402,3 +402,33 @@ async fn ten_thousand_cycles_leave_nothing_behind() {
         assert!(after < before + 1024, "{before} KiB, then {after} KiB");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn whoever_looks_at_the_node_sees_devices_owners_and_holder() {
+    let (setup, reports) = setup("status", &[]).await;
+    reports.write("gpu-1", "health: unhealthy\nmessage: the fan stands still\n");
+    let claim = setup.claim("a", &[("r", "gpu-0")]);
+    setup.prepare(&claim).await.unwrap();
+    let status = || {
+        let mut command = Command::new(support::driver::binary());
+        command.arg("status").arg("--run-dir").arg(setup.machine.path("run"));
+        let output = command.arg("--mount-point").arg(setup.machine.path("metadata")).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let deadline = Instant::now() + support::DEADLINE;
+    while !status().contains("unhealthy (the fan stands still)") {
+        assert!(Instant::now() < deadline, "{}", status());
+    }
+    let (text, holder) = (status(), setup.machine.holders()[0]);
+    assert!(text.contains(&format!("metadata: fuse, holder {holder}, ")), "{text}");
+    assert!(
+        text.contains(&format!(
+            "gpu-0   gpu     healthy                           -     default/{}",
+            claim.name
+        )),
+        "{text}"
+    );
+    assert!(text.ends_with(&format!("\n1 claim: default/{}\n", claim.name)), "{text}");
+}

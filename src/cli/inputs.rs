@@ -1,10 +1,9 @@
 //! What `claimfs allocate` and `claimfs explain` are asked about: objects from files, from this machine and from a
 //! cluster.
 
-use std::{env, path::PathBuf};
+use std::{env, fs, path::PathBuf};
 
 use clap::{Args, ValueEnum};
-use k8s_openapi::api::resource::v1::ResourceSlice;
 use kube::Client;
 
 use super::{Error, node_name, output};
@@ -17,6 +16,7 @@ use crate::{
     objects::Objects,
     publish,
     question::{Choice, Question},
+    standalone::classes,
 };
 
 /// Where everything comes from.
@@ -55,6 +55,15 @@ pub(super) struct Inputs {
     /// The configuration, for the devices of this machine
     #[arg(long, value_name = "FILE", env = "CLAIMFS_CONFIG", default_value = config::DEFAULT_PATH)]
     config: PathBuf,
+
+    /// The claims and classes of this machine, for its devices
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        env = "CLAIMFS_OBJECTS_DIR",
+        default_value = "/var/lib/claimfs/objects"
+    )]
+    objects_dir: PathBuf,
 
     /// Where the host's /dev is seen
     #[arg(long, value_name = "FOLDER", env = "CLAIMFS_DEV", default_value = "/dev")]
@@ -150,7 +159,7 @@ impl Inputs {
             }
         }
         if devices == Devices::Machine {
-            known.slices = self.machine(&mut choice)?;
+            self.machine(&mut choice, &mut known)?;
         }
         Ok(Question::new(asked, known, choice)?)
     }
@@ -165,9 +174,17 @@ impl Inputs {
         features
     }
 
-    /// The slices that this machine would publish.
-    fn machine(&self, choice: &mut Choice) -> Result<Vec<ResourceSlice>, Error> {
+    /// The slices that this machine would publish, and its own claims and classes.
+    fn machine(&self, choice: &mut Choice, known: &mut Objects) -> Result<(), Error> {
         let config = Config::load(&self.config)?;
+        known.classes = classes::read(&self.objects_dir.join("classes"), &config.driver)?;
+        // Where there are none, none has a device.
+        for file in fs::read_dir(self.objects_dir.join("claims")).into_iter().flatten().flatten() {
+            let is_hidden = file.file_name().as_encoded_bytes().starts_with(b".");
+            if !is_hidden && file.path().extension() == Some("yaml".as_ref()) {
+                known.read(&file.path())?;
+            }
+        }
         let roots = Roots { dev: self.dev.clone(), sys: self.sysfs.clone() };
         discover::check(&config, &roots)?;
         let node = node_name(self.node.as_ref())?;
@@ -176,11 +193,11 @@ impl Inputs {
             output::complain(format_args!("warning: {notice}"));
         }
         choice.node = Some(node.to_string());
-        let mut slices = publish::slices(&config.driver, &node, &found.devices);
-        for (index, slice) in slices.iter_mut().enumerate() {
+        known.slices = publish::slices(&config.driver, &node, &found.devices);
+        for (index, slice) in known.slices.iter_mut().enumerate() {
             slice.metadata.name.get_or_insert_with(|| format!("{node}-{index}"));
         }
-        Ok(slices)
+        Ok(())
     }
 
     fn ask_cluster(&self, subject: Subject, choice: &mut Choice) -> Result<Objects, Error> {

@@ -1,13 +1,24 @@
-//! `claimfs status`: what a node without a cluster has, and who has it.
+//! `claimfs status`: what a node has, and who has it.
+
+use std::{thread, time::Duration};
 
 use clap::{Args, ValueEnum};
 
 use super::{Error, claim, machine::Machine, output};
-use crate::standalone::report::Report;
+use crate::{
+    node::{Held, Lock, Seen},
+    standalone::{
+        report::{DeviceReport, Report},
+        service,
+    },
+};
 
-/// Show devices, claims and who waits, on a node without a cluster
+/// How often it is looked whether something has changed, on a node of a cluster.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Show devices, their health and owners, claims, and what is kept for readers
 ///
-/// On a node of a cluster `claimfs devices` and `claimfs metadata` tell what there is.
+/// On a node of a cluster this is read from the files that the daemon shows, and who waits is for the scheduler to tell.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit status: 0 shown, 1 not possible, 2 wrong usage.")]
 pub(super) struct Status {
@@ -35,6 +46,11 @@ enum Format {
 
 impl Status {
     pub(super) fn run(self) -> Result<(), Error> {
+        let run_dir = &self.machine.run_dir;
+        // One that serves a kubelet cannot be asked.
+        if !Lock::is_free(run_dir) && !service::socket(run_dir).exists() {
+            return self.look();
+        }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.map_err(Error::Start)?.block_on(async {
             let launcher = self.machine.launcher();
@@ -51,17 +67,71 @@ impl Status {
         })
     }
 
+    fn held(&self) -> Held {
+        Held::look(&self.machine.run_dir, &self.machine.mount_point)
+    }
+
     fn show(&self, report: &Report) -> Result<output::Reader, Error> {
         output::print(&match self.output {
-            Format::Table => table(report),
+            Format::Table => table(report, &self.held()),
             Format::Json => output::json(report) + "\n",
             Format::Yaml => format!("---\n{}", output::yaml(report)),
         })
     }
+
+    /// What a daemon of a cluster shows.
+    fn look(&self) -> Result<(), Error> {
+        let look = || Seen::look(&self.machine.run_dir, &self.machine.mount_point);
+        let mut seen = look()?;
+        loop {
+            let reader = output::print(&match self.output {
+                Format::Table => seen_table(&seen),
+                Format::Json => output::json(&seen) + "\n",
+                Format::Yaml => format!("---\n{}", output::yaml(&seen)),
+            })?;
+            if !self.watch || reader == output::Reader::Gone {
+                return Ok(());
+            }
+            let before = seen.clone();
+            while seen == before {
+                thread::sleep(LOOK_EVERY);
+                seen = look()?;
+            }
+        }
+    }
 }
 
-fn table(report: &Report) -> String {
-    let Report { version, process, driver, node, metadata, devices, claims, waiting } = report;
+fn table(report: &Report, held: &Held) -> String {
+    let Report { version, process, driver, node, devices, claims, waiting, .. } = report;
+    let mut text = format!("{driver} {version} on {node}, process {process}; {}\n\n", kept(held));
+    text += &device_table(devices);
+    text += "\n";
+    text += &claim::table(claims);
+    if !waiting.is_empty() {
+        text += &format!("\n{} waiting, in this order: {}\n", waiting.len(), waiting.join(" "));
+    }
+    text
+}
+
+fn seen_table(seen: &Seen) -> String {
+    let Seen { process, devices, claims, holder } = seen;
+    let mut text = format!("a node of a cluster, process {process}; {}\n\n", kept(holder));
+    text += &device_table(devices);
+    text += &match claims.len() {
+        0 => String::from("\nno claims\n"),
+        1 => format!("\n1 claim: {}\n", claims.join(" ")),
+        count => format!("\n{count} claims: {}\n", claims.join(" ")),
+    };
+    text
+}
+
+fn kept(held: &Held) -> String {
+    let holder =
+        held.process.map_or_else(|| String::from("no holder"), |process| format!("holder {process}"));
+    format!("metadata: {}, {holder}, {} versions", held.metadata, held.versions)
+}
+
+fn device_table(devices: &[DeviceReport]) -> String {
     let rows = devices.iter().map(|device| {
         let health = match device.message.as_str() {
             "" => device.health.clone(),
@@ -75,12 +145,5 @@ fn table(report: &Report) -> String {
         let path = device.path.clone().unwrap_or_else(|| String::from("-"));
         vec![device.name.clone(), device.source.clone(), health, path, owners]
     });
-    let mut text = format!("{driver} {version} on {node}, process {process}, metadata: {metadata}\n\n");
-    text += &output::table(&["DEVICE", "SOURCE", "HEALTH", "PATH", "OWNER"], rows);
-    text += "\n";
-    text += &claim::table(claims);
-    if !waiting.is_empty() {
-        text += &format!("\n{} waiting, in this order: {}\n", waiting.len(), waiting.join(" "));
-    }
-    text
+    output::table(&["DEVICE", "SOURCE", "HEALTH", "PATH", "OWNER"], rows)
 }

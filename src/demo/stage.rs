@@ -51,7 +51,9 @@ impl Stage {
     /// Shows what came of it.
     #[expect(clippy::unused_self, reason = "who shows something has a stage")]
     pub(super) fn show(&self, text: &str) {
-        print(&text.lines().map(|line| format!("   {line}\n")).collect::<String>());
+        print(
+            &text.lines().map(|line| format!("   {line}").trim_end().to_owned() + "\n").collect::<String>(),
+        );
     }
 }
 
