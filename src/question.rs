@@ -18,8 +18,8 @@ use k8s_openapi::api::{
 
 use crate::{
     allocate::{
-        self, Claim, Cluster, Expressions, Features, Held, Interruption, ModelError, Release, Slice, Slices,
-        tainted,
+        self, Claim, Cluster, DeviceId, Expressions, Features, Held, Interruption, ModelError, Release,
+        Slice, Slices, tainted,
     },
     objects::Objects,
 };
@@ -59,6 +59,21 @@ pub struct Choice {
     pub release: Release,
     /// With what switched on.
     pub features: Features,
+    /// Devices that are kept for others.
+    pub reserved: Vec<Reserved>,
+}
+
+/// A device that is kept for others.
+#[derive(Debug, Clone)]
+pub struct Reserved {
+    /// Its driver.
+    pub driver: String,
+    /// Its pool.
+    pub pool: String,
+    /// Its name.
+    pub device: String,
+    /// For whom.
+    pub by: String,
 }
 
 /// Claims, and everything that decides about them.
@@ -71,6 +86,7 @@ pub struct Question {
     nodes: Vec<Node>,
     release: Release,
     features: Features,
+    reserved: Vec<Reserved>,
 }
 
 /// A question with everything read that the allocator looks at.
@@ -100,7 +116,7 @@ impl Question {
     /// Asks for claims of `asked`, with everything that is `known` besides. Of two objects with the same name, the one
     /// of `asked` counts.
     pub fn new(asked: Objects, known: Objects, choice: Choice) -> Result<Self, Error> {
-        let Choice { claims: names, node, release, features } = choice;
+        let Choice { claims: names, node, release, features, reserved } = choice;
         let own = asked.claims.into_iter().chain(asked.templates.iter().map(instance)).map(defaulted);
         let own = last_of_each(own);
         let own_names: BTreeSet<String> = own.iter().map(name).collect();
@@ -133,6 +149,7 @@ impl Question {
             slices,
             release,
             features,
+            reserved,
         })
     }
 
@@ -152,7 +169,12 @@ impl Question {
     pub fn with<T>(&self, work: impl FnOnce(&Situation<'_>) -> T) -> Result<T, Error> {
         let claims = self.wanted.iter().map(Claim::try_from).collect::<Result<Vec<_>, _>>()?;
         let slices = self.slices.iter().map(Slice::try_from).collect::<Result<Slices<'_>, _>>()?;
-        let held = Held::by(&self.holding, &self.features)?;
+        let mut held = Held::by(&self.holding, &self.features)?;
+        for Reserved { driver, pool, device, by } in &self.reserved {
+            let id = DeviceId { driver, pool, device };
+            held.allocated.devices.insert(id);
+            held.owners.entry(id).or_default().insert(by.clone());
+        }
         let expressions = Expressions::new(self.release, &self.features);
         let started = Instant::now();
         let interruption = || (started.elapsed() > LONGEST).then_some(Interruption::Deadline);

@@ -126,7 +126,7 @@ fn an_update_that_starts_the_new_pod_first_fails_no_read() {
     cluster.apply("apply", &reader("late", ""));
     cluster.kubectl(&["wait", "pod/late", "--for=condition=Ready", "--timeout=60s"]);
     for name in readers.iter().map(|(name, _)| *name).chain(["late"]) {
-        cluster.kubectl(&["exec", name, "--", "kill", "-USR1", "1"]);
+        cluster.signal(name, "-USR1");
         let pod = format!("pod/{name}");
         cluster.kubectl(&["wait", &pod, "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s"]);
         let log = cluster.kubectl(&["logs", name]);

@@ -54,6 +54,19 @@ fn podman_gets_its_devices_and_nothing_is_left() {
 
 #[test]
 #[ignore = "needs root and Go: hack/test runs it"]
+fn the_next_generation_of_podman_gets_the_same() {
+    let host = example_host();
+    let path = format!("{}:{}", built("podman"), env::var("PATH").unwrap());
+    let version = said(host.command("podman").arg("--version").env("PATH", &path));
+    assert!(version.starts_with("podman version 5."), "{version}");
+    let claim = example("standalone/claim.yaml");
+    let mut command = host.podman(&["-f", &claim], &["--rm"], LOOK);
+    assert_example(&output(command.env("PATH", &path)));
+    host.is_clean();
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
 fn ctr_gets_its_devices_and_a_container_that_goes_on_keeps_them() {
     let host = example_host();
     let path = format!("{}:{}:{}", built("containerd"), built("runc"), env::var("PATH").unwrap());

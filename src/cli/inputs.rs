@@ -150,6 +150,7 @@ impl Inputs {
             node: self.node.as_ref().map(ToString::to_string),
             release: self.kubernetes.into(),
             features: self.features(),
+            reserved: Vec::new(),
         };
         let mut known = Objects::default();
         if is_about_cluster || devices == Devices::Cluster {

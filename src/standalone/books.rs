@@ -474,7 +474,7 @@ mod tests {
         let both = books.ask(both, Some(&run("r2")), wait(2)).map_err(|refusal| refusal.to_string());
         let both = waiting(both);
         let error = ask(&books, "r3", NIC, Patience::Refuse).err().unwrap();
-        assert!(error.contains("1 waited for by others"), "{error}");
+        assert!(error.contains("nic-0: in use by others who wait"), "{error}");
         books.give_up(both.ticket);
         granted(ask(&books, "r3", NIC, Patience::Refuse));
         release(&books, &gpu);

@@ -7,9 +7,10 @@ use super::{
 use crate::{
     allocate::Features,
     claims::Stored,
+    device::DeviceName,
     explain::explain,
     objects::Objects,
-    question::{Choice, Question},
+    question::{Choice, Question, Reserved},
 };
 
 /// What is said to whoever asked for a claim that does not fit now.
@@ -22,21 +23,23 @@ pub fn describe(machine: &Machine<'_>, claim: &Stored, withheld: &Withheld) -> S
         slices: machine.slices(),
         ..Objects::default()
     };
+    let reserve = |device: &DeviceName| Reserved {
+        driver: machine.driver.to_string(),
+        pool: machine.node.to_string(),
+        device: device.to_string(),
+        by: String::from("others who wait"),
+    };
     let choice = Choice {
         claims: Vec::new(),
         node: Some(machine.node.to_string()),
         release: RELEASE,
         features: Features::default_of(RELEASE),
+        reserved: withheld.iter().map(reserve).collect(),
     };
     let explained = Question::new(asked, known, choice).and_then(|question| explain(&question));
-    let text = match explained {
+    match explained {
         Ok(explanation) => explanation.to_string().trim_end().to_owned(),
         Err(error) => format!("claim {} does not fit, and cannot be explained: {error}", claim.claim),
-    };
-    match withheld.len() {
-        0 => text,
-        1 => format!("{text}\n1 device is waited for by others"),
-        count => format!("{text}\n{count} devices are waited for by others"),
     }
 }
 

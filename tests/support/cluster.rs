@@ -119,6 +119,13 @@ impl Cluster {
         text(self.kubectl_command().args(arguments))
     }
 
+    /// Sends a signal to the first process of a pod. With it ends whoever has sent it, perhaps before that is answered.
+    pub fn signal(&self, pod: &str, signal: &str) {
+        let status =
+            self.kubectl_command().args(["exec", pod, "--", "kill", signal, "1"]).output().unwrap().status;
+        assert!(matches!(status.code(), Some(0 | 137)), "{pod}: {status}");
+    }
+
     /// Kills a component and keeps it down.
     pub fn stop_component(&self, component: &str) {
         text(command(&self.name).args(["stop", component]));
