@@ -23,7 +23,7 @@ mod url;
 use std::{collections::HashMap, sync::LazyLock};
 
 pub(super) use self::{
-    conversions::is_conversion,
+    conversions::{is_conversion, shown_double},
     format::Format,
     kubernetes_lists::BOUNDED_INCLUDES,
     lists::UNBOUNDED_RANGE,

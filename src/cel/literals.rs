@@ -30,8 +30,9 @@ pub(super) fn check(expression: &Expr, flaws: &mut Vec<Flaw>) {
 }
 
 fn flaw(call: &Call) -> Option<Flaw> {
-    let last = call.args.last()?;
-    let Kind::Literal(literal) = &last.kind else { return None };
+    // The first one, even where `matches` is no member and it is the text: so does the reference.
+    let first = call.args.first()?;
+    let Kind::Literal(literal) = &first.kind else { return None };
     let is_valid = match (call.function.as_str(), literal) {
         ("matches", Literal::String(text)) => Pattern::new(text).is_ok(),
         ("duration", Literal::String(text)) => parse_duration(text).is_some(),
@@ -39,7 +40,7 @@ fn flaw(call: &Call) -> Option<Flaw> {
         ("timestamp", Literal::Int(seconds)) => Timestamp::from_seconds(*seconds).is_ok(),
         _ => true,
     };
-    (!is_valid).then(|| Flaw::new(last.at, format!("invalid {} argument", call.function)))
+    (!is_valid).then(|| Flaw::new(first.at, format!("invalid {} argument", call.function)))
 }
 
 /// What literals hold, until all types are known.

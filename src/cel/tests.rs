@@ -102,6 +102,8 @@ fn what_is_constant_costs_nothing_and_fails_before_there_is_a_device() {
     let error = compile("int('x') == 1", FEATURES).unwrap_err();
     assert!(matches!(&error, CompileError::Constant { .. }), "{error}");
     assert_fails("'a'.matches('[')", "invalid matches argument");
+    assert_fails("matches('[', 'a')", "invalid matches argument");
+    assert_fails("matches('a', '[')", "program instantiation failed");
     assert_fails("duration('x') == duration('1s')", "invalid duration argument");
     assert_fails("'%d'.format(['x']) == ''", "decimal clause can only be used on integers");
 }
@@ -300,6 +302,7 @@ fn times_and_spans_are_shown_as_the_reference_shows_them() {
         "string(timestamp('2024-01-01T00:00:00+00:00')) == '2024-01-01T00:00:00Z'",
         "timestamp('1969-12-31T23:59:59+02:00') == timestamp('1969-12-31T21:59:59Z')",
         "timestamp('1969-12-31T23:59:59+02:00').getHours() == 21",
+        "timestamp('2024-01-01T0:00:00,5Z') == timestamp('2024-01-01T00:00:00.5Z')",
         // As a number of seconds it has no more digits.
         "string(timestamp('2024-02-29T01:02:03.500000001Z') - timestamp(0)) == '1709168523.5s'",
         "string(duration('-1.5s')) == '-1.5s' && string(duration('1ns')) == '0.000000001s'",
@@ -311,12 +314,16 @@ fn times_and_spans_are_shown_as_the_reference_shows_them() {
 }
 
 #[test]
-fn odd_numbers_are_formatted_as_the_reference_formats_them() {
+fn odd_values_are_formatted_as_the_reference_formats_them() {
     assert_true(&[
         "'%.3f|%.3f'.format([-0.0, -0.0001]) == '0.000|-0.000'",
         "'%e'.format([-0.0]) == '0.000000×10⁰⁰'",
         "'%e|%.3e'.format([1.0 / 0.0, 0.0 / 0.0]) == '     ∞|NaN'",
+        "'%s'.format([b'\\xc3\\xa9']) == 'é'",
     ]);
+    assert_fails("{'a': true}[dyn(1e308)]", "no such key: 1e+308");
+    assert_fails("'%s'.format([[b'\\xff']]) == ''", "invalid UTF-8 in bytes");
+    assert_fails("'%s'.format([[b'', quantity('1')]]) == ''", "was given");
 }
 
 #[test]
@@ -343,6 +350,8 @@ fn a_brace_without_a_count_is_a_character() {
         "'aa'.matches('^a{2}$') && 'aa'.matches('^a{1,}$')",
         "'{'.matches('[{]') && '{'.matches('\\\\{')",
     ]);
+    assert_fails("'a'.matches(device.driver + '(')", "error parsing regexp: ");
+    assert_fails("'a'.find(device.driver + '(') == ''", "Illegal regex: ");
 }
 
 #[test]
@@ -360,5 +369,21 @@ fn nothing_is_found_within_the_text_since_1_37() {
 #[test]
 fn only_long_addresses_have_zones() {
     assert_fails("ip('fe80::1%eth0') == ip('::1')", "with zone value is not allowed");
+    assert_true(&[
+        "url('http://[fe80::1%25en0]:8').getHostname() == 'fe80::1%en0'",
+        "isURL('http://[::ffff:1.2.3.4]') && !isURL('http://[1.2.3.4]') && !isURL('http://[zz]')",
+        "!isURL('http://[fe80::1%25]') && !isURL('http://[]')",
+    ]);
     assert_fails("ip('10.0.0.1%eth0') == ip('::1')", "parse error during conversion");
+}
+
+#[test]
+fn large_numbers_lose_what_they_lose_in_the_reference() {
+    assert_true(&[
+        "!(double(18446744073709551615u) > 18446744073709551615u)",
+        "dyn(9007199254740993) == dyn(9007199254740992.0)",
+        "1.5 > 1 && 1 < 1.5 && -1.5 < -1 && 2.0 == dyn(2)",
+        "!(0.0 / 0.0 == dyn(1))",
+        "semver('18446744073709551615.0.0').major() == -1",
+    ]);
 }

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, cmp::Ordering, collections::BTreeMap, fmt, sync::Arc};
 
 use super::{
-    library::{Cidr, Format, Ip, QuantityValue, Timestamp, Url},
+    library::{Cidr, Format, Ip, QuantityValue, Timestamp, Url, shown_double},
     types::Object,
 };
 
@@ -279,15 +279,11 @@ fn compare_numbers(one: &Value, other: &Value) -> Result<Option<Ordering>, Failu
     })
 }
 
+/// The whole number becomes a double first, as in the reference, even where that has no room for all its digits.
 fn compare_double(double: f64, whole: i128) -> Option<Ordering> {
-    if double.is_nan() {
-        return None;
-    }
-    // Far outside of every whole number, where a conversion would saturate anyway.
-    let floor = double.floor().clamp(-1e30, 1e30);
-    #[expect(clippy::cast_possible_truncation, reason = "a whole number within the range of the type")]
-    let order = (floor as i128).cmp(&whole);
-    Some(order.then(if double > double.floor() { Ordering::Greater } else { Ordering::Equal }))
+    #[expect(clippy::cast_precision_loss, reason = "the reference loses as much")]
+    let whole = whole as f64;
+    double.partial_cmp(&whole)
 }
 
 impl fmt::Display for Value {
@@ -298,7 +294,7 @@ impl fmt::Display for Value {
             Self::Bool(value) => value.fmt(formatter),
             Self::Int(value) => value.fmt(formatter),
             Self::Uint(value) => value.fmt(formatter),
-            Self::Double(value) => value.fmt(formatter),
+            Self::Double(value) => formatter.write_str(&shown_double(*value)),
             Self::String(value) => value.fmt(formatter),
             other => formatter.write_str(other.type_name()),
         }

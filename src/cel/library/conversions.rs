@@ -221,7 +221,7 @@ fn to_string(args: &[Value]) -> Outcome {
 }
 
 /// The shortest text that means the same number, with an exponent where it is far from one.
-pub(super) fn shown_double(number: f64) -> String {
+pub(in crate::cel) fn shown_double(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
     }

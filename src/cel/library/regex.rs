@@ -143,8 +143,8 @@ fn literal(translated: &mut String, characters: &mut std::iter::Peekable<std::st
 
 fn compiled(name: &str, args: &[Value]) -> Outcome {
     let [Value::String(_), Value::String(text), ..] = args else { return Err(Failure::NoOverload) };
-    let pattern =
-        Pattern::new(text).map_err(|reason| Failure::because(format!("Illegal regex: {reason}")))?;
+    let wrong = if name == "matches" { "error parsing regexp" } else { "Illegal regex" };
+    let pattern = Pattern::new(text).map_err(|reason| Failure::because(format!("{wrong}: {reason}")))?;
     run(name, &pattern, args)
 }
 

@@ -110,7 +110,8 @@ fn compare(args: &[Value], answer: fn(Ordering) -> Value) -> Outcome {
 
 fn part(args: &[Value], pick: fn(&Version) -> u64) -> Outcome {
     match args {
-        [Value::Semver(version)] => Ok(Value::Int(i64::try_from(pick(version)).unwrap_or(i64::MAX))),
+        // What is too large becomes negative, as in the reference.
+        [Value::Semver(version)] => Ok(Value::Int(pick(version).cast_signed())),
         _ => Err(Failure::NoOverload),
     }
 }

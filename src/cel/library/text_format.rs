@@ -86,8 +86,12 @@ fn format_values(args: &[Value]) -> Outcome {
                 if !fits(value, &mut left) {
                     return Err(Failure::TooLarge);
                 }
-                let shown = formatted(kind, precision, value)
-                    .ok_or_else(|| Failure::because(refusal(kind, value.type_name())))?;
+                let shown = formatted(kind, precision, value).ok_or_else(|| {
+                    let is_unreadable = kind == 's' && has_no_text(value);
+                    let reason =
+                        if is_unreadable { NO_TEXT.to_owned() } else { refusal(kind, value.type_name()) };
+                    Failure::because(reason)
+                })?;
                 text += &shown;
                 if text.len() > MAX_TEXT {
                     return Err(Failure::TooLarge);
@@ -113,6 +117,18 @@ fn fits(value: &Value, left: &mut usize) -> bool {
         Value::List(list) => list.iter().all(|value| fits(value, left)),
         Value::Map(map) => map.iter().all(|(key, value)| fits(key, left) && fits(value, left)),
         _ => true,
+    }
+}
+
+const NO_TEXT: &str = "error during formatting: could not convert argument \"invalid UTF-8 in bytes, cannot convert to string\" to string";
+
+/// Whether there are bytes in it that are not those of a text.
+fn has_no_text(value: &Value) -> bool {
+    match value {
+        Value::Bytes(bytes) => str::from_utf8(bytes).is_err(),
+        Value::List(list) => list.iter().any(has_no_text),
+        Value::Map(map) => map.iter().any(|(_, value)| has_no_text(value)),
+        _ => false,
     }
 }
 
@@ -233,7 +249,7 @@ fn shown(value: &Value) -> Option<String> {
         Value::Uint(number) => number.to_string(),
         Value::Double(number) => shown_double(*number),
         Value::String(text) => (**text).to_owned(),
-        Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::Bytes(bytes) => str::from_utf8(bytes).ok()?.to_owned(),
         Value::Type(name) => (*name).to_owned(),
         Value::Duration(nanoseconds) => shown_duration(*nanoseconds),
         Value::Timestamp(time) => time.to_string(),

@@ -144,8 +144,13 @@ impl Timestamp {
         self.days() - days_before(self.date().year, 1, 1)
     }
 
-    /// From RFC 3339.
+    /// From RFC 3339, and with an hour of one digit or a comma before the fraction, which the reference takes, too.
     pub(in crate::cel) fn parse(text: &str) -> Option<Self> {
+        let padded = match text.split_at_checked(11) {
+            Some((date, time)) if time.get(1..2) == Some(":") => Some(format!("{date}0{time}")),
+            _ => None,
+        };
+        let text = padded.as_deref().unwrap_or(text);
         let number = |range: std::ops::Range<usize>| -> Option<i64> {
             let digits = text.get(range)?;
             digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
@@ -162,7 +167,7 @@ impl Timestamp {
             return None;
         }
         let rest = text.get(19..)?;
-        let (nanos, rest) = match rest.strip_prefix('.') {
+        let (nanos, rest) = match rest.strip_prefix(['.', ',']) {
             Some(fraction) => {
                 let length = fraction.find(|c: char| !c.is_ascii_digit()).unwrap_or(fraction.len());
                 let digits = format!("{:0<9}", &fraction[..length.min(9)]);
@@ -227,7 +232,7 @@ fn offset(text: &str) -> Option<i64> {
     let (hours, minutes) = rest.split_once(':')?;
     let number = |text: &str| (text.len() == 2).then(|| text.parse::<u8>().ok()).flatten();
     let (hours, minutes) = (number(hours)?, number(minutes)?);
-    (hours < 24 && minutes < 60).then(|| sign * (i64::from(hours) * 3600 + i64::from(minutes) * 60))
+    (hours <= 24 && minutes <= 60).then(|| sign * (i64::from(hours) * 3600 + i64::from(minutes) * 60))
 }
 
 /// A part of a point in time where somebody lives. Zones have no names here: their rules change, and a

@@ -1,6 +1,6 @@
 //! Addresses of the web.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, net::Ipv6Addr, sync::Arc};
 
 use super::Function;
 use crate::cel::value::{Failure, Map, Outcome, Value};
@@ -124,10 +124,14 @@ fn host(authority: &str) -> Result<String, String> {
     if let Some(c) = host.chars().find(|c| matches!(c, ' ' | '\\' | '^' | '`' | '{' | '|' | '}')) {
         return Err(format!("invalid character {:?} in host name", c.to_string()));
     }
-    if host.contains('%') {
-        return unescaped(host);
+    let host = if host.contains('%') { unescaped(host)? } else { host.to_owned() };
+    if let Some((inner, _)) = host.strip_prefix('[').and_then(|rest| rest.rsplit_once(']')) {
+        let (address, zone) = inner.split_once('%').unwrap_or((inner, "none"));
+        if zone.is_empty() || address.parse::<Ipv6Addr>().is_err() {
+            return Err(format!("invalid host: {inner:?} is no IPv6 address"));
+        }
     }
-    Ok(host.to_owned())
+    Ok(host)
 }
 
 fn split_port(host: &str) -> (&str, &str) {
