@@ -144,13 +144,15 @@ impl Subject for Expressions {
                     && (theirs.is("no such overload")
                         || has(&[".first()", ".last()", ".distinct()", ".flatten()", "sets."])),
             ),
+            // It holds a function to the types that the checker found, even where `dyn` misled that.
+            (
+                "an overload that the value does not fit",
+                theirs.is("no such overload") && has(&["dyn(", "device.attributes"]),
+            ),
             // It negates the least number that there is, and has the same.
             ("the least number is subtracted", has(&["-9223372036854775808"]) && has(&[".sub("])),
             // It takes lists and maps for keys, as long as nobody looks them up.
-            (
-                "a key of an odd type",
-                ours.is("unsupported key type") || *ours == Answer::CompileError && has(&["{{", "{["]),
-            ),
+            ("a key of an odd type", ours.is("unsupported key type") || has(&ODD_KEYS)),
         ];
         excuses.into_iter().find_map(|(excuse, holds)| holds.then_some(excuse))
     }
@@ -165,6 +167,8 @@ impl Subject for Expressions {
     }
 }
 
+/// Signs of a key that is neither a number nor a text.
+const ODD_KEYS: [&str; 8] = ["{{", "{xs: ", "{[", "{b'", ", b'", "}: ", "]: ", "): "];
 const LIMIT: &str = "actual cost limit exceeded";
 /// How the value of a text is seen: as a key that is not there.
 const SHOWN: &str = "no such key: ";
@@ -190,6 +194,8 @@ impl Answer {
             if message.starts_with(SHOWN) { message } else { message.split(": ").next().unwrap_or(message) };
         let is_version = NO_VERSION.iter().any(|words| message.starts_with(words));
         let kind = if is_version { "no version" } else { comparable(kind) };
+        // How Go names a type depends on how the value came about.
+        let kind = if kind.ends_with("expected iterable type") { "not iterable" } else { kind };
         Self::Error { message: kind.to_owned(), cost }
     }
 }
