@@ -57,7 +57,7 @@ impl Program {
             ("CLAIMFS_OBJECTS_DIR", folder.join("objects").into()),
             ("CLAIMFS_MOUNT_POINT", folder.join("metadata").into()),
             ("CLAIMFS_NODE_NAME", "demo".into()),
-            ("CLAIMFS_LOG", "warn".into()),
+            ("CLAIMFS_LOG", "error".into()),
             ("PODMAN_IGNORE_CGROUPSV1_WARNING", "1".into()),
         ];
         Ok(Self { path, folder: folder.to_owned(), environment })
