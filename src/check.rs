@@ -9,7 +9,11 @@ use std::{fmt, path::PathBuf};
 
 use serde::{Serialize, Serializer};
 
-pub use self::{cluster::cluster, machine::machine, runtimes::runtimes};
+pub use self::{
+    cluster::cluster,
+    machine::machine,
+    runtimes::{runtime, runtimes},
+};
 
 /// Where things are looked for.
 #[derive(Debug, Clone)]
@@ -74,6 +78,8 @@ pub enum Code {
     Configuration = 207,
     /// The kubelet's folders.
     Kubelet = 208,
+    /// How long the kernel lets a file system go unanswered.
+    RequestTimeout = 209,
     /// podman.
     Podman = 210,
     /// Docker.
@@ -84,6 +90,10 @@ pub enum Code {
     Crio = 213,
     /// Whether there is any of them.
     Runtime = 214,
+    /// nerdctl.
+    Nerdctl = 215,
+    /// What guards containers beyond their users.
+    SeLinux = 216,
     /// The API server.
     Cluster = 220,
     /// What we are allowed to do there.
@@ -92,7 +102,7 @@ pub enum Code {
 
 impl Code {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::Privilege,
         Self::Kernel,
         Self::Fuse,
@@ -101,11 +111,14 @@ impl Code {
         Self::CdiFolder,
         Self::Configuration,
         Self::Kubelet,
+        Self::RequestTimeout,
         Self::Podman,
         Self::Docker,
         Self::Containerd,
         Self::Crio,
         Self::Runtime,
+        Self::Nerdctl,
+        Self::SeLinux,
         Self::Cluster,
         Self::Permissions,
     ];

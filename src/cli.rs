@@ -59,7 +59,9 @@ enum Command {
 /// What ends a subcommand without success.
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    #[error("{0}\nfix: write one (examples/config.yaml is a start), or name another with --config")]
+    #[error(
+        "{0}\nfix: write one (examples/config.yaml in the sources is a start), or name another with --config"
+    )]
     NoConfig(#[source] config::Error),
     #[error(transparent)]
     Config(config::Error),
@@ -75,7 +77,9 @@ enum Error {
     Log(#[from] observe::LogError),
     #[error(transparent)]
     Node(#[from] crate::node::Error),
-    #[error("{0}\nfix: --kubeconfig names a file; in a pod, a service account is needed")]
+    #[error(
+        "{0}\nfix: --kubeconfig names a file; in a pod, a service account is needed; without a cluster there are claimfs node --standalone and claimfs explain -f"
+    )]
     Cluster(#[from] cluster::Error),
     #[error("{0}\nfix: run it as root; is another one running on this run folder?")]
     Hold(#[from] crate::hold::Error),
@@ -93,12 +97,18 @@ enum Error {
     Manual { folder: PathBuf, source: std::io::Error },
     #[error(transparent)]
     Client(#[from] client::Error),
-    #[error("{0}\nfix: examples/standalone has claims that are right")]
-    Manifest(#[from] manifest::Error),
+    #[error("{0}\nfix: -f names a file with a claim")]
+    NoManifest(#[source] objects::Error),
+    #[error("{0}\nfix: examples/standalone in the sources has claims that are right")]
+    Manifest(#[source] manifest::Error),
     #[error("{path}: there are {count} claims in it, and a run uses one\nfix: put each into a file of its own", path = .path.display())]
     Several { path: PathBuf, count: usize },
     #[error(transparent)]
     Command(#[from] command::Error),
+    #[error(
+        "create makes a container that is started later, and by then the claim of this run is released\nfix: put run in its place, or make a claim that stays (claimfs claim create) and use it with --claim"
+    )]
+    ForLater,
     #[error("cannot run {program}: {source}\nfix: is it installed, and on PATH?")]
     Run { program: String, source: std::io::Error },
     #[error("cannot use {path}: {source}\nfix: --run-dir names another folder", path = .path.display())]
@@ -109,12 +119,17 @@ enum Error {
         "{0}\nfix: --mount-point names the folder where the daemon shows metadata; with --metadata off there is none"
     )]
     Seen(#[from] crate::node::SeenError),
-    #[error("{0}\nfix: --objects-dir names the folder of claims and classes")]
+    #[error("{0}\nfix: run it as root; otherwise it cannot be told which devices are in use")]
+    Folder(#[from] crate::claims::FolderError),
+    #[error("{0}\nfix: run it as root, or name another folder of claims and classes with --objects-dir")]
     Classes(#[from] crate::standalone::classes::Error),
+    #[error(
+        "there is no {}, without which nothing is served live\nfix: modprobe fuse (in a container: --device /dev/fuse), or use plain files with --metadata files",
+        .path.display()
+    )]
+    NoFuse { path: PathBuf },
     #[error("the demonstration ended early: {0}")]
     Demo(#[from] crate::demo::Error),
-    #[error("cannot use the folder {}: {source}\nfix: TMPDIR names another", .path.display())]
-    DemoFolder { path: PathBuf, source: std::io::Error },
     #[error("cannot write the output: {0}")]
     Output(#[source] std::io::Error),
     #[error("cannot start: {0}")]
@@ -134,9 +149,11 @@ impl Error {
             | Self::Question(_)
             | Self::NoClaims { .. }
             | Self::Log(_)
+            | Self::NoManifest(_)
             | Self::Manifest(_)
             | Self::Several { .. }
             | Self::Command(_)
+            | Self::ForLater
             | Self::Client(client::Error::Wrong(_) | client::Error::Failed { code: Some(2), .. }) => {
                 ExitCode::from(2)
             }
@@ -151,13 +168,23 @@ impl Error {
             | Self::ClusterObjects(_)
             | Self::Manual { .. }
             | Self::Seen(_)
+            | Self::Folder(_)
+            | Self::NoFuse { .. }
             | Self::Demo(_)
-            | Self::DemoFolder { .. }
             | Self::Client(_)
             | Self::RunDir { .. }
             | Self::NoClaim { .. }
             | Self::Output(_)
             | Self::Start(_) => ExitCode::FAILURE,
+        }
+    }
+}
+
+impl From<manifest::Error> for Error {
+    fn from(error: manifest::Error) -> Self {
+        match error {
+            manifest::Error::Objects(error @ objects::Error::Read { .. }) => Self::NoManifest(error),
+            _ => Self::Manifest(error),
         }
     }
 }

@@ -35,7 +35,7 @@ pub enum Error {
         source: KubeconfigError,
     },
     /// There is no file, and no service account.
-    #[error("cannot use this pod's service account: {0}")]
+    #[error("no kubeconfig is given, and this is no pod with a service account: {0}")]
     InCluster(#[from] InClusterError),
     /// What was given cannot be made into a client.
     #[error("cannot use the cluster's address or credentials: {0}")]

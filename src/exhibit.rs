@@ -292,8 +292,27 @@ impl Exhibit {
 
     /// Those of some claims whose documents a container has mounted.
     pub fn used(&self, claims: &[ClaimUid]) -> Result<Vec<ClaimUid>, Error> {
+        let mut used = Vec::new();
+        if let Some(link) = &mut self.state().link {
+            for claims in claims.chunks(link::AT_ONCE) {
+                used.extend(link.ask(&self.places, |holder| holder.used(claims.to_vec()))?);
+            }
+        }
+        Ok(used)
+    }
+
+    /// Ends containers of some claims that were made and that nobody will start; answers with the claims that had one.
+    pub fn end_unstarted(&self, claims: &[ClaimUid]) -> Result<Vec<ClaimUid>, Error> {
         match &mut self.state().link {
-            Some(link) => link.ask(&self.places, |holder| holder.used(claims.to_vec())),
+            Some(link) => link.ask(&self.places, |holder| holder.end_unstarted(claims.to_vec())),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// What those are called that keep a run open.
+    pub fn keepers(&self, run: &ClaimUid) -> Result<Vec<String>, Error> {
+        match &mut self.state().link {
+            Some(link) => link.ask(&self.places, |holder| holder.keepers(run.clone())),
             None => Ok(Vec::new()),
         }
     }

@@ -233,11 +233,12 @@ impl RequestNote {
 /// What helps whatever the details are.
 fn general_fix(code: Code) -> Option<&'static str> {
     Some(match code {
-        Code::Expression => {
-            "correct the expression at the mark; `claimfs explain` checks it without a cluster"
-        }
+        Code::Expression => "correct the expression at the mark",
         Code::Quantity => {
             "compare a capacity with == quantity(\"20Gi\") or with .compareTo(quantity(\"20Gi\")) >= 0"
+        }
+        Code::OtherType => {
+            "compare a version with semver(\"1.2.3\"), a string with a string, a number with a number: the slice says which it is"
         }
         Code::Evaluation => {
             "guard the selector: has(device.attributes[…].name) && …, or device.attributes[…].?name.orValue(…)"

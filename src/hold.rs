@@ -9,12 +9,14 @@ mod callers;
 mod client;
 mod detached;
 mod holder;
+mod keepers;
 pub mod kernel;
 mod manager;
 mod message;
 mod mounts;
 mod opener;
 mod swap;
+mod unstarted;
 
 use std::{
     fs, io,
@@ -23,12 +25,16 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use self::mounts::{below as mounts_below, unmount_all};
 pub use self::{
     client::Client,
     holder::Holder,
     message::{Answer, Request},
     opener::open_for_standard_input,
 };
+
+/// Where a run folder has the FIFOs of those who use a claim without a cluster.
+pub const RUNS: &str = "runs";
 
 /// Why the holder cannot do something.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +86,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// What it is refused for, for whoever says by itself that it is refused.
+    fn reason(&self) -> String {
+        match self {
+            Self::Refused(reason) => reason.clone(),
+            other => other.to_string(),
+        }
+    }
+
     /// Whether it is not the holder's decision: nobody answers, or not any more.
     #[must_use]
     pub fn is_the_line(&self) -> bool {
@@ -130,6 +144,16 @@ impl Places {
             grace,
             starter,
         })
+    }
+
+    /// The run folder, which the mount is known by.
+    fn run_dir(&self) -> &Path {
+        self.socket.parent().unwrap_or(Path::new("/"))
+    }
+
+    /// Refuses a mount point that another daemon has, before anything of that one is touched.
+    pub fn refuse_others(&self) -> Result<(), Error> {
+        holder::refuse_others(self)
     }
 
     /// What containers mount for a request.

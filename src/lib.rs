@@ -24,6 +24,7 @@
 //! - [`cel`]: the expressions that choose devices.
 //! - [`kubelet`]: the kubelet's gRPC interfaces.
 //! - [`observe`]: logs, probes.
+//! - [`runtime`]: the programs that make containers.
 //! - [`check`]: whether a machine has what all of these need.
 //! - [`standalone`]: claims without a cluster.
 //! - [`node`]: the daemon that all of these make up.
@@ -50,6 +51,7 @@ pub mod fs;
 pub mod hold;
 pub mod inventory;
 pub mod kubelet;
+mod lock;
 mod memory;
 pub mod metadata;
 pub mod node;
@@ -57,9 +59,11 @@ pub mod objects;
 pub mod observe;
 pub mod prepare;
 mod privilege;
+mod program;
 pub mod publish;
 pub mod question;
 pub mod reader;
 #[cfg(test)]
 mod recorded;
+pub mod runtime;
 pub mod standalone;

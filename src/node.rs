@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub use self::{
-    alone::{Alone, Stay},
+    alone::Alone,
     lock::Lock,
     seen::{Error as SeenError, Held, Seen},
 };
@@ -40,7 +40,7 @@ use self::{
     show::Show,
 };
 use crate::{
-    claims::{ApiServer, FolderError},
+    claims::{ApiServer, ClaimRef, FolderError},
     config::Config,
     device::NodeName,
     discover::Roots,
@@ -93,6 +93,18 @@ pub enum Error {
     /// The claims of a node without a cluster cannot be read.
     #[error(transparent)]
     Folder(#[from] FolderError),
+    /// A claim was made when the node or the driver had another name.
+    #[error(
+        "claim {claim} has devices of driver {driver} on node {node}\nfix: start it with --node-name {node} and that driver, delete the claim (claimfs claim delete), and start it anew"
+    )]
+    Elsewhere {
+        /// The claim.
+        claim: ClaimRef,
+        /// The driver then.
+        driver: String,
+        /// The node then.
+        node: String,
+    },
     /// It cannot be told who uses claims.
     #[error("cannot tell who uses claims: {0}")]
     Runs(#[source] std::io::Error),

@@ -4,6 +4,7 @@
 //! of `resource.k8s.io`. What it has no use for is passed over, so that whole manifests can be given.
 
 mod cluster;
+mod unknown;
 
 use std::{
     fs,
@@ -15,11 +16,13 @@ use k8s_openapi::api::{
     core::v1::Node,
     resource::v1::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice},
 };
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 pub use self::cluster::{ClusterError, claims_of_pod};
 
+/// The namespace of a claim that names none.
+pub const NAMESPACE: &str = "default";
 /// The group whose versions differ.
 const GROUP: &str = "resource.k8s.io/";
 /// What stands for standard input.
@@ -58,6 +61,12 @@ pub enum Error {
     },
 }
 
+/// NAMESPACE/NAME, where the namespace may have been left out.
+#[must_use]
+pub fn qualified(name: &str) -> String {
+    if name.contains('/') { name.to_owned() } else { format!("{NAMESPACE}/{name}") }
+}
+
 /// Everything that an allocation can depend on.
 #[derive(Debug, Default)]
 pub struct Objects {
@@ -73,6 +82,8 @@ pub struct Objects {
     pub nodes: Vec<Node>,
     /// Taints for devices of slices.
     pub rules: Vec<DeviceTaintRule>,
+    /// Kinds, and fields of claims, templates and classes, that are not known: usually typos.
+    pub unknown: Vec<Error>,
 }
 
 impl Objects {
@@ -96,8 +107,11 @@ impl Objects {
             stream.collect::<Result<_, _>>().map_err(|error| refused(error.to_string()))?
         } else {
             let options = budget(text);
-            serde_saphyr::from_multiple_with_options(text, options)
-                .map_err(|error| refused(error.to_string()))?
+            serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
+                // It does not know where the text is from, and that it is an error is said before.
+                let reason = error.to_string().replace("<input>", &path.display().to_string());
+                refused(reason.trim_start_matches("error: ").to_owned())
+            })?
         };
         documents.into_iter().try_for_each(|document| self.add(path, document))
     }
@@ -130,17 +144,29 @@ impl Objects {
             name: name.clone(),
             reason,
         };
+        let mut unknown = Vec::new();
         match kind.as_str() {
-            "ResourceClaim" => self.claims.push(typed(object).map_err(refused)?),
-            "ResourceClaimTemplate" => self.templates.push(typed(object).map_err(refused)?),
-            "DeviceClass" => self.classes.push(typed(object).map_err(refused)?),
+            "ResourceClaim" => self.claims.push(strict(&object, &mut unknown).map_err(refused)?),
+            "ResourceClaimTemplate" => self.templates.push(strict(&object, &mut unknown).map_err(refused)?),
+            "DeviceClass" => self.classes.push(strict(&object, &mut unknown).map_err(refused)?),
             "ResourceSlice" => self.slices.push(typed(object).map_err(refused)?),
             "DeviceTaintRule" => self.rules.push(typed(object).map_err(refused)?),
             "Node" => self.nodes.push(typed(object).map_err(refused)?),
             "" => return Err(refused(String::from("an object has a kind and an apiVersion"))),
+            // Of other groups there may be anything in a file.
+            _ if version.starts_with(GROUP) => {
+                self.unknown.push(refused(format!("claimfs knows no such kind of {version}")));
+            }
             _ => {}
         }
+        let no_such = |field: String| refused(format!("{field}: there is no such field"));
+        self.unknown.extend(unknown.into_iter().map(no_such));
         Ok(())
+    }
+
+    /// Refuses what is not known.
+    pub fn only_known(&mut self) -> Result<(), Error> {
+        self.unknown.drain(..).next().map_or(Ok(()), Err)
     }
 }
 
@@ -155,6 +181,14 @@ fn budget(text: &str) -> serde_saphyr::Options {
             max_total_scalar_bytes: text.len().max(1_000_000),
         },
     }
+}
+
+/// For what people write, and not drivers: with the places of fields that are not known.
+fn strict<T: DeserializeOwned + Serialize>(object: &Value, unknown: &mut Vec<String>) -> Result<T, String> {
+    let known: T = typed(object.clone())?;
+    let written = serde_json::to_value(&known).map_err(|error| error.to_string())?;
+    unknown.extend(unknown::fields(object, &written));
+    Ok(known)
 }
 
 fn typed<T: DeserializeOwned>(mut object: Value) -> Result<T, String> {
@@ -247,6 +281,22 @@ spec:
     }
 
     #[test]
+    fn what_is_not_known_is_named_with_its_place() {
+        let claim = "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: a, labels: {x: z}}\n\
+            spec: {devices: {requests: [{name: r, exactly: {deviceClassName: c, cuont: 2, allocationMode: null}}], \
+            config: [{opaque: {driver: d, parameters: {any: {thing: 1}}}}]}}";
+        let mut objects = parse(claim).unwrap();
+        let unknown = objects.only_known().unwrap_err().to_string();
+        let expected =
+            "f.yaml: ResourceClaim \"a\": spec.devices.requests[0].exactly.cuont: there is no such field";
+        assert_eq!(unknown, expected);
+        assert!(objects.only_known().is_ok());
+        let class = "apiVersion: resource.k8s.io/v1\nkind: DeviceClas\nmetadata: {name: c}";
+        let unknown = parse(class).unwrap().only_known().unwrap_err().to_string();
+        assert_eq!(unknown, "f.yaml: DeviceClas \"c\": claimfs knows no such kind of resource.k8s.io/v1");
+    }
+
+    #[test]
     fn the_slices_of_a_large_cluster_are_taken_and_a_bomb_is_not() {
         let device =
             "  - {name: d, attributes: {a: {string: x}, b: {int: 1}, c: {bool: true}}}\n".repeat(128);
@@ -269,6 +319,7 @@ spec:
             ("{", "f.yaml: EOF"),
             ("a: [", "f.yaml: "),
             ("apiVersion: v1\n", "something without a kind"),
+            ("kind: ResourceClaim\n spec: 1\n", "f.yaml: line 2"),
             (
                 "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: a}\nspec: {devices: {requests: 1}}",
                 "f.yaml: ResourceClaim \"a\": spec.devices.requests: invalid type",

@@ -11,6 +11,6 @@ mod writer;
 
 pub use self::{
     plan::{Adopted, Existing, Write, plan},
-    slices::slices,
+    slices::{named_slices, slices},
     writer::{Error, Published, Publisher, Settings},
 };

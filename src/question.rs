@@ -21,13 +21,11 @@ use crate::{
         self, Claim, Cluster, DeviceId, Expressions, Features, Held, Interruption, ModelError, Release,
         Slice, Slices, tainted,
     },
-    objects::Objects,
+    objects::{NAMESPACE, Objects, qualified},
 };
 
 /// How long one node may be thought about.
 const LONGEST: Duration = Duration::from_secs(30);
-/// Where a claim is that does not say it.
-const NAMESPACE: &str = "default";
 
 /// Why there is nothing to ask.
 #[derive(Debug, thiserror::Error)]
@@ -229,7 +227,7 @@ pub fn is_allocated(claim: &ResourceClaim) -> bool {
 }
 
 fn is_named(claim: &ResourceClaim, wanted: &str) -> bool {
-    name(claim) == wanted || (!wanted.contains('/') && name(claim) == format!("{NAMESPACE}/{wanted}"))
+    name(claim) == qualified(wanted)
 }
 
 /// The claim that a template would make for a pod.

@@ -41,6 +41,14 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// There is nothing about it.
+    #[error("there are no metadata of a claim {claim} in {}: without its name all are shown; on a node it is NAMESPACE/NAME", .place.display())]
+    NoClaim {
+        /// The claim.
+        claim: String,
+        /// Where it was looked for.
+        place: PathBuf,
+    },
     /// It is not what it should be.
     #[error("{} is not device metadata: {reason}", .path.display())]
     Invalid {
@@ -200,14 +208,20 @@ fn open(path: &Path) -> Result<File, Error> {
     File::open(path).map_err(|source| Error::Read { path: path.to_owned(), source })
 }
 
-/// The files of a request: of a claim, or of what the claim is called in its pod. On a node the claim is
+/// The files of a claim, or of what it is called in its pod, and of all its requests or of one. On a node the claim is
 /// `NAMESPACE/CLAIM`.
-pub fn of_request(place: &Path, claim: &str, request: &str) -> Result<Vec<PathBuf>, Error> {
-    let folders = ["resourceclaims", "resourceclaimtemplates", "claims"];
-    let folders = folders.map(|folder| place.join(folder).join(claim).join(request));
-    let folder = folders.iter().find(|folder| folder.is_dir()).unwrap_or(&folders[0]);
+pub fn of_claim(place: &Path, claim: &str, request: Option<&str>) -> Result<Vec<PathBuf>, Error> {
+    let on_node = if claim.contains('/') { "claims" } else { "claims/default" };
+    let folders = ["resourceclaims", "resourceclaimtemplates", on_node];
+    let mut folders = folders.into_iter().map(|folder| place.join(folder).join(claim));
+    let Some(folder) = folders.find(|folder| folder.is_dir()) else {
+        return Err(Error::NoClaim { claim: claim.to_owned(), place: place.to_owned() });
+    };
     let mut files = Vec::new();
-    collect(folder, 1, &mut files)?;
+    match request {
+        Some(request) => collect(&folder.join(request), 1, &mut files)?,
+        None => collect(&folder, 2, &mut files)?,
+    }
     Ok(files)
 }
 

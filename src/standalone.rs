@@ -2,8 +2,8 @@
 //!
 //! The core is pure: [`manifest`] makes a claim of what somebody has written, [`decide`] says which devices it
 //! gets, [`queue`] who is next, and [`command`] what a runtime is told. [`books`] keep who has what; [`desk`] is
-//! where it is asked for, [`service`] the socket before it, [`client`] the way to that socket, [`runner`] runs what
-//! uses a claim, and [`presence`] is how it is known who still does.
+//! where it is asked for, [`service`] the socket before it, [`client`] the way to that socket, [`setup`] what a daemon
+//! was started with, [`runner`] runs what uses a claim, and [`presence`] is how it is known who still does.
 
 pub mod api;
 pub mod books;
@@ -21,3 +21,5 @@ pub mod refusal;
 pub mod report;
 pub mod runner;
 pub mod service;
+pub mod setup;
+pub(crate) mod users;

@@ -80,7 +80,7 @@ fn wrong_input_is_answered_with_its_fix_and_exit_2() {
         (
             &["devices", "--config", "/nonexistent"],
             "error: cannot read the configuration /nonexistent: No such file or directory (os error 2)\n\
-             fix: write one (examples/config.yaml is a start), or name another with --config\n",
+             fix: write one (examples/config.yaml in the sources is a start), or name another with --config\n",
         ),
         (
             &["devices", "--config", EXAMPLE, "--dev", "/nonexistent"],
@@ -184,7 +184,9 @@ fn shells_and_manuals_know_every_command() {
     let output = claimfs(&["completions", "bash"]).output().unwrap();
     let folder = TempDir::new().unwrap();
     assert!(claimfs(&["manual", folder.path().to_str().unwrap()]).status().unwrap().success());
-    for command in ["allocate", "check", "devices", "explain", "metadata", "node"] {
+    for command in
+        ["allocate", "check", "claim", "demo", "devices", "explain", "metadata", "node", "run", "status"]
+    {
         assert!(text(&output.stdout).contains(&format!("claimfs__subcmd__{command}")), "{command}");
         assert!(folder.path().join(format!("claimfs-{command}.1")).exists(), "{command}");
     }

@@ -37,7 +37,7 @@ fn every_prepared_failure_is_explained_as_a_person_can_act_on() {
         .into_iter()
         .filter(|name| Path::new(name).extension() == Some("yaml".as_ref()))
         .collect();
-    assert_eq!(questions.len(), 12);
+    assert_eq!(questions.len(), 13);
     for question in questions {
         let path = folder.join(&question);
         let output = claimfs(&["explain", "-f", path.to_str().unwrap()]);

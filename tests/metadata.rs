@@ -230,10 +230,19 @@ async fn every_reader_sees_every_version() {
         assert!(python.line().starts_with(&format!("{generation} gpu-0")));
         assert!(shell.line().contains(&format!("\"generation\":{generation}}}")));
     }
-    let mut all = Command::new(env!("CARGO_BIN_EXE_claimfs"));
-    let all = all.args(["metadata", "-o", "json", "--place"]).arg(&place).output().unwrap();
-    let document: serde_json::Value = serde_json::from_slice(&all.stdout).unwrap();
-    assert_eq!(document["metadata"]["generation"], 4);
+    let read = |of: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_claimfs"));
+        command.arg("metadata").args(of).args(["-o", "json", "--place"]).arg(&place).output().unwrap()
+    };
+    for of in [vec![], vec![named.as_str()], vec![claim.name.as_str()], vec![&named, "r"]] {
+        let document: serde_json::Value = serde_json::from_slice(&read(&of).stdout).unwrap();
+        assert_eq!(document["metadata"]["generation"], 4);
+    }
+    let none = read(&["default/nobody"]);
+    assert_eq!(none.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&none.stderr).contains("there are no metadata of a claim default/nobody")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -353,7 +362,7 @@ async fn the_mount_of_another_daemon_is_left_alone() {
     second.mount_point = Some(second.path("link/metadata"));
     let refused = second.command().output().unwrap();
     let errors = String::from_utf8_lossy(&refused.stderr);
-    assert!(errors.contains("choose another --mount-point"), "{errors}");
+    assert!(errors.contains("is mounted by the daemon of"), "{errors}");
     assert_eq!(refused.status.code(), Some(1));
     assert!(fs::read_to_string(place.join("README")).unwrap().contains("one whole version"));
 }

@@ -4,109 +4,28 @@
 mod support;
 
 use std::{
-    env, fs,
+    ffi::OsStr,
+    fs,
+    io::Write,
+    os::unix::fs::PermissionsExt,
     process::{Command, Stdio},
 };
 
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde_json::Value;
-use support::alone::{Host, eventually, example, output, reports, said};
+use support::{
+    alone::{Host, KEPT, eventually, example, output, reports, said},
+    driver::binary,
+    engines::{LOOK, assert_example, example_host, path_with},
+    link_to_node,
+};
 
 const ONE: &[&str] = &["--device-class", "claimfs.dev"];
+const TYPO: &str = "device.attributes['claimfs.dev'].suorce == 'gpu'";
 const GPUS: &str = "sources: [{name: gpu, simulated: {count: 2}}]";
-
-/// The machine that the examples are for, with their class.
-fn example_host() -> Host {
-    let host = Host::new(include_str!("../examples/config.yaml"));
-    fs::create_dir(host.path("objects/classes")).unwrap();
-    fs::copy(example("standalone/classes/gpu.yaml"), host.path("objects/classes/gpu.yaml")).unwrap();
-    host
-}
-
-/// What a container of the example prints.
-const LOOK: &str = "env | grep -e CLAIMFS_DEVICE -e ENTROPY | sort; head -c 4 /dev/random | wc -c; \
-    cat /var/run/kubernetes.io/dra-device-attributes/resourceclaims/train/gpu/claimfs.dev-metadata.json; exit 7";
-
-fn assert_example(output: &std::process::Output) {
-    assert_eq!(output.status.code(), Some(7), "{output:?}");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let expected = "CLAIMFS_DEVICE_ENTROPY_0=random\nCLAIMFS_DEVICE_ENTROPY_0_PATH=/dev/random\n\
-        CLAIMFS_DEVICE_GPU_0=gpu-0\nCLAIMFS_DEVICE_GPU_1=gpu-1\nENTROPY=hardware\n4\n";
-    let metadata = text.strip_prefix(expected).unwrap_or_else(|| panic!("{text}"));
-    let metadata = serde_json::Deserializer::from_str(metadata).into_iter::<Value>().next().unwrap().unwrap();
-    assert_eq!(metadata["requests"][0]["devices"][1]["name"], "gpu-1", "{metadata}");
-}
-
-#[test]
-#[ignore = "needs root and Go: hack/test runs it"]
-fn podman_gets_its_devices_and_nothing_is_left() {
-    let host = example_host();
-    let claim = example("standalone/claim.yaml");
-    // A moment is enough for it to end.
-    let mut command = host.podman(&["-f", &claim], &["--rm"], LOOK);
-    assert_example(&output(command.env("CLAIMFS_UNTIL_IDLE", "1")));
-    host.is_clean();
-    eventually("the daemon and its holder end when they are idle", || {
-        host.processes("node").is_empty() && host.processes("hold").is_empty()
-    });
-    let mounts = said(host.command("cat").arg("/proc/self/mountinfo"));
-    assert!(!mounts.contains("claimfs /run/claimfs"), "{mounts}");
-}
-
-#[test]
-#[ignore = "needs root and Go: hack/test runs it"]
-fn the_next_generation_of_podman_gets_the_same() {
-    let host = example_host();
-    let path = format!("{}:{}", built("podman"), env::var("PATH").unwrap());
-    let version = said(host.command("podman").arg("--version").env("PATH", &path));
-    assert!(version.starts_with("podman version 5."), "{version}");
-    let claim = example("standalone/claim.yaml");
-    let mut command = host.podman(&["-f", &claim], &["--rm"], LOOK);
-    assert_example(&output(command.env("PATH", &path)));
-    host.is_clean();
-}
-
-#[test]
-#[ignore = "needs root and Go: hack/test runs it"]
-fn ctr_gets_its_devices_and_a_container_that_goes_on_keeps_them() {
-    let host = example_host();
-    let path = format!("{}:{}:{}", built("containerd"), built("runc"), env::var("PATH").unwrap());
-    let config = host.path("containerd.toml");
-    fs::write(
-        &config,
-        "version = 3\nroot = '/run/containerd-root'\nstate = '/run/containerd'\ndisabled_plugins = \
-         ['io.containerd.cri.v1.runtime', 'io.containerd.cri.v1.images', 'io.containerd.grpc.v1.cri']\n",
-    )
-    .unwrap();
-    let mut containerd = host.command("containerd");
-    let mut containerd = containerd
-        .env("PATH", &path)
-        .arg("--config")
-        .arg(config)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    eventually("containerd answers", || {
-        output(host.command("ctr").env("PATH", &path).arg("version")).status.success()
-    });
-    let ctr = |options: &[&str], id: &str, script: &str| {
-        let mut command = host.claimfs(&["run", "-f", &example("standalone/claim.yaml"), "--", "ctr", "run"]);
-        command.env("PATH", &path).args(options).args(["--env", "PATH=/bin", "--rootfs", "/run/root", id]);
-        command.args(["sh", "-c", script]);
-        output(command)
-    };
-    assert_example(&ctr(&["--rm"], "look", LOOK));
-    host.is_clean();
-    // Its shim is no child of ours; what tells is what the container has mounted.
-    let detached = ctr(&["--detach"], "stay", "sleep infinity");
-    assert!(String::from_utf8_lossy(&detached.stderr).contains("the container goes on"), "{detached:?}");
-    assert_eq!(host.status()["claims"].as_array().unwrap().len(), 1);
-    said(host.command("ctr").env("PATH", &path).args(["task", "kill", "--signal", "KILL", "stay"]));
-    host.status_becomes("released", |status| status["claims"].as_array().unwrap().is_empty());
-    host.is_clean();
-    containerd.kill().unwrap();
-    containerd.wait().unwrap();
-}
 
 #[test]
 #[ignore = "needs root and Go: hack/test runs it"]
@@ -176,8 +95,10 @@ fn what_is_kept_outlives_a_reboot_and_runs_do_not() {
     let before = said(host.claimfs(&["claim", "show", "train", "-o", "yaml"]));
     let host = host.reboot();
     run.wait().unwrap();
+    host.status_becomes("only what is kept is there", |status| {
+        status["claims"].as_array().unwrap().len() == 1
+    });
     let status = host.status();
-    assert_eq!(status["claims"].as_array().unwrap().len(), 1, "{status:#}");
     // Allocated as before, and prepared anew.
     assert_eq!(said(host.claimfs(&["claim", "show", "train", "-o", "yaml"])), before);
     assert_eq!(status["claims"][0]["devices"].as_array().unwrap().len(), 3, "{status:#}");
@@ -186,22 +107,174 @@ fn what_is_kept_outlives_a_reboot_and_runs_do_not() {
     host.is_clean();
 }
 
+/// Waits until podman has started a container, which says so, and passes signals on to it. Before version 5 there is a moment
+/// in which it does not yet, but ends; and what is typed also interrupts the runtime that it starts the container with.
+fn has_started(host: &Host) {
+    let started = host.path("shared/started");
+    eventually("the container has started", || started.exists() && host.named("runc").is_empty());
+    fs::remove_file(started).unwrap();
+}
+
 #[test]
 #[ignore = "needs root and Go: hack/test runs it"]
 fn a_run_that_is_interrupted_gives_its_devices_back() {
     let host = Host::new(GPUS);
+    let path = path_with(&["podman"]);
+    let script = "trap 'exit 3' INT TERM; touch /shared/started; sleep 60 & wait";
     for signal in ["INT", "TERM", "KILL"] {
-        let _ = fs::remove_file(host.path("shared/started"));
-        let mut run =
-            host.podman(ONE, &["--rm"], "trap 'exit 3' INT TERM; touch /shared/started; sleep 60 & wait");
-        let mut run = run.spawn().unwrap();
-        eventually("the container has started", || host.path("shared/started").exists());
+        let mut run = host.podman(ONE, &["--rm"], script).env("PATH", &path).spawn().unwrap();
+        has_started(&host);
         let process = host.processes("run")[0].to_string();
         assert!(Command::new("kill").args(["-s", signal, &process]).status().unwrap().success());
         let code = run.wait().unwrap().code();
         assert!(signal == "KILL" || code == Some(3), "{signal}: {code:?}");
         host.is_clean();
     }
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn the_terminal_is_passed_through_and_ctrl_c_arrives_once() {
+    let host = Host::new(GPUS);
+    let path = path_with(&["podman"]);
+    let wait = "trap 'echo interrupted; exit 5' INT; touch /shared/started; while :; do sleep 0.05; done";
+    // With a terminal of its own the container gets what is typed; without, podman is told like us.
+    for (options, script) in [
+        (&["--rm", "--interactive", "--tty"][..], format!("tty; {wait}")),
+        (&["--rm", "--interactive"][..], String::from(wait)),
+    ] {
+        let quoted = |word: &OsStr| format!("'{}'", word.to_str().unwrap().replace('\'', "'\\''"));
+        // Within the machine: what leads into it would get what is typed, too.
+        let run = host.podman(ONE, options, &script);
+        let words: Vec<String> = run.get_args().skip_while(|word| *word != &*binary()).map(quoted).collect();
+        let mut terminal = host.command("script");
+        // A shell that waits for it would be interrupted, too; some end with that instead of how it ended.
+        let line = format!("exec {}", words.join(" "));
+        terminal.args(["--quiet", "--flush", "--return", "--command", &line, "/dev/null"]);
+        terminal.env("PATH", &path).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut terminal = terminal.spawn().unwrap();
+        has_started(&host);
+        terminal.stdin.as_mut().unwrap().write_all(b"\x03").unwrap();
+        let output = terminal.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(5), "{text}");
+        assert_eq!(text.matches("interrupted").count(), 1, "{text}");
+        assert_eq!(text.contains("/dev/pts/"), options.contains(&"--tty"), "{text}");
+        host.is_clean();
+    }
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn a_container_that_is_made_and_never_started_gives_its_devices_back() {
+    let host = Host::new(GPUS);
+    // podman is killed when it has made the container and wants to start it; what watches over it lives on, or not.
+    for also in ["", "kill -9 $(pidof conmon)"] {
+        let runtime = host.path("runtime");
+        let script = format!(
+            "#!/bin/sh\ncase \" $* \" in *' start '*) {also}\nkill -9 $PPID; exit 1 ;; esac\nexec runc \"$@\"\n"
+        );
+        fs::write(&runtime, script).unwrap();
+        fs::set_permissions(&runtime, fs::Permissions::from_mode(0o755)).unwrap();
+        let killed = output(host.podman_by(runtime.to_str().unwrap(), ONE, &[], "touch /shared/started"));
+        assert_eq!(killed.status.code(), Some(137), "{killed:?}");
+        // It is there, and it has the device.
+        let status = host.status();
+        assert_eq!(status["claims"][0]["runs"].as_array().unwrap().len(), 1, "{also}: {status:#}");
+        host.status_becomes("released", |status| status["claims"].as_array().unwrap().is_empty());
+        host.is_clean();
+        assert!(!host.path("shared/started").exists());
+    }
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn a_daemon_that_is_killed_comes_back_by_itself_and_no_read_fails() {
+    let host = Host::new(GPUS);
+    let read =
+        "cd /var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/run/device; reads=0; errors=0
+        while [ ! -e /shared/stop ]; do
+            cat *.json >/dev/null && reads=$((reads+1)) || errors=$((errors+1)); echo $reads >/shared/reads
+        done; echo $errors";
+    let run = host.podman(ONE, &["--rm"], read).stdout(Stdio::piped()).spawn().unwrap();
+    let reads = || fs::read_to_string(host.path("shared/reads")).ok()?.trim().parse::<u64>().ok();
+    for _ in 0..3 {
+        eventually("the container reads", || reads() > Some(0));
+        let daemon = host.processes("node");
+        kill(Pid::from_raw(daemon[0]), Signal::SIGKILL).unwrap();
+        // Nobody asks for anything.
+        eventually("there is another one", || {
+            !host.processes("node").is_empty() && host.processes("node") != daemon
+        });
+        let before = reads();
+        eventually("the container reads on", || reads() > before);
+    }
+    fs::write(host.path("shared/stop"), "").unwrap();
+    assert_eq!(run.wait_with_output().unwrap().stdout, b"0\n");
+    host.is_clean();
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn what_a_run_leaves_running_keeps_its_devices_unless_it_serves_others() {
+    let host = Host::new(GPUS);
+    for name in ["worker", "aardvark-dns"] {
+        let leave = format!("cp /bin/sleep {name} && (setsid ./{name} 1000 <&- >&- 2>&- &)");
+        let run = output(host.plain(ONE, &leave));
+        assert!(run.status.success(), "{run:?}");
+        // It may have been left before it has become what it is.
+        eventually("it is left", || host.named(name).len() == 1);
+        let left = host.named(name);
+        if name == "worker" {
+            assert_eq!(host.status()["claims"].as_array().unwrap().len(), 1);
+            kill(Pid::from_raw(left[0]), Signal::SIGKILL).unwrap();
+        }
+        host.is_clean();
+    }
+    assert_eq!(host.named("aardvark-dns").len(), 1, "it is left alone");
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn a_configuration_that_is_edited_holds_for_the_next_run_unless_something_is_in_use() {
+    let host = Host::new("sources: [{name: gpu, simulated: {count: 1}}]");
+    let edit = |text: &str| fs::write(host.path("config.yaml"), text).unwrap();
+    let name = "echo $CLAIMFS_CDI_DEVICES";
+    assert!(said(host.plain(ONE, name)).contains("gpu-0"));
+    edit("sources: [{name: fpga, simulated: {count: 1}}]");
+    assert!(said(host.plain(ONE, name)).contains("fpga-0"));
+    let mut run = host.plain(ONE, "touch started; until [ -e stop ]; do sleep 0.05; done").spawn().unwrap();
+    eventually("the run has started", || host.path("shared/started").exists());
+    edit("sources: [{name: nic, simulated: {count: 1}}]");
+    let refused = output(host.plain(ONE, name));
+    let errors = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("was started with other settings, and keeps them"), "{errors}");
+    fs::write(host.path("shared/stop"), "").unwrap();
+    assert!(run.wait().unwrap().success());
+    assert!(said(host.plain(ONE, name)).contains("nic-0"));
+    edit("sources: [{nmae: nic, simulated: {count: 1}}]");
+    let refused = output(host.plain(ONE, name));
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn runs_with_settings_of_their_own_do_not_keep_each_other_from_being_served() {
+    let host = Host::new(GPUS);
+    let runs: Vec<_> = (0..8)
+        .map(|number| {
+            let config = host.path(&format!("config-{number}.yaml"));
+            fs::write(&config, format!("sources: [{{name: gpu-{number}, simulated: {{count: 8}}}}]"))
+                .unwrap();
+            host.plain(ONE, "true").env("CLAIMFS_CONFIG", config).stderr(Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    for run in runs {
+        let ended = run.wait_with_output().unwrap();
+        assert!(ended.status.success(), "{ended:?}");
+    }
+    host.is_clean();
 }
 
 #[test]
@@ -223,8 +296,134 @@ fn the_status_follows() {
 
 #[test]
 #[ignore = "needs root and Go: hack/test runs it"]
+fn without_fuse_the_metadata_are_plain_files_or_the_way_out_is_named() {
+    let host = example_host();
+    let hide = "mkdir -p /run/dev/pts /run/dev/shm && cd /dev && cp -a full null random tty urandom zero /run/dev && \
+        mount --bind /run/dev /dev";
+    said(host.command("sh").args(["-c", hide]));
+    let claim = example("standalone/claim.yaml");
+    let mut refused = host.claimfs(&["run", "-f", &claim, "--metadata", "fuse", "--plain", "--", "true"]);
+    let refused = output(refused.env("CLAIMFS_RUN_DIR", "/run/refused"));
+    assert_eq!(refused.status.code(), Some(1));
+    let errors = String::from_utf8_lossy(&refused.stderr);
+    assert!(errors.contains("there is no /dev/fuse") && errors.contains("\nfix: modprobe fuse"), "{errors}");
+    let checked = said(host.claimfs(&["check"]));
+    assert!(checked.contains("warn  CFS0203  /dev/fuse cannot be opened"), "{checked}");
+    assert_example(&output(host.podman(&["-f", &claim], &["--rm"], LOOK)));
+    host.is_clean();
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn another_daemon_is_refused_before_it_touches_anything_of_the_first() {
+    let host = example_host();
+    said(host.claimfs(&["claim", "create", "-f", &example("standalone/claim.yaml")]));
+    let specs = || said(host.command("sh").args(["-c", "ls /run/cdi"]));
+    let before = specs();
+    for (name, value, expected) in [
+        // Whatever else it has of its own.
+        ("CLAIMFS_METADATA", "off", "another claimfs has the claims in"),
+        ("CLAIMFS_OBJECTS_DIR", "/run/others", "is mounted by the daemon of /run/claimfs"),
+    ] {
+        let mut other = host.claimfs(&["status"]);
+        let other = output(other.env("CLAIMFS_RUN_DIR", "/run/second").env(name, value));
+        let errors = String::from_utf8_lossy(&other.stderr);
+        assert!(errors.contains(expected), "{errors}");
+        assert_eq!((other.status.code(), specs()), (Some(1), before.clone()));
+    }
+    said(host.claimfs(&["claim", "delete", "train"]));
+    host.is_clean();
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn what_is_kept_gets_its_devices_when_they_come_after_the_daemon() {
+    let host = Host::new("sources: [{name: port, dev: {paths: [/dev/port0]}}]");
+    let dev = host.path("dev");
+    fs::create_dir(&dev).unwrap();
+    link_to_node(&dev, "port0", "null");
+    let claim = host.path("claim.yaml");
+    fs::write(&claim, KEPT).unwrap();
+    said(host.claimfs(&["claim", "create", "-f", claim.to_str().unwrap()]).env("CLAIMFS_DEV", &dev));
+    fs::remove_file(dev.join("port0")).unwrap();
+    let host = host.reboot();
+    let devices = || {
+        let status = said(host.claimfs(&["status", "-o", "json"]).env("CLAIMFS_DEV", &dev));
+        let status: Value = serde_json::from_str(&status).unwrap();
+        status["claims"][0]["devices"].as_array().unwrap().len()
+    };
+    assert_eq!(devices(), 0);
+    link_to_node(&dev, "port0", "null");
+    eventually("it is prepared", || devices() == 1);
+    said(host.claimfs(&["claim", "delete", "kept"]));
+    host.is_clean();
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn a_node_with_another_name_does_not_give_held_devices_away() {
+    let host = Host::new(GPUS);
+    let claim = host.path("claim.yaml");
+    fs::write(&claim, KEPT).unwrap();
+    said(host.claimfs(&["claim", "create", "-f", claim.to_str().unwrap()]));
+    kill(Pid::from_raw(host.processes("node")[0]), Signal::SIGKILL).unwrap();
+    let refused = output(host.claimfs(&["status"]).env("CLAIMFS_NODE_NAME", "n2"));
+    let errors = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{errors}");
+    let expected =
+        "claim default/kept has devices of driver claimfs.dev on node n1\nfix: start it with --node-name n1";
+    assert!(errors.contains(expected), "{errors}");
+    said(host.claimfs(&["claim", "delete", "kept"]));
+    host.is_clean();
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn a_program_that_is_replaced_while_it_runs_goes_on() {
+    let host = Host::new(GPUS);
+    let program = host.path("claimfs");
+    let install = || {
+        fs::copy(binary(), host.path("new")).unwrap();
+        fs::rename(host.path("new"), &program).unwrap();
+    };
+    let claimfs = |arguments: &[&str]| {
+        let mut command = host.command(program.to_str().unwrap());
+        command.args(arguments);
+        command
+    };
+    install();
+    said(claimfs(&["status"]));
+    install();
+    // The holder starts its helper now, and the daemon another holder.
+    said(claimfs(&[&["run"], ONE, &["--plain", "--", "true"]].concat()));
+    let holder = host.processes("hold");
+    kill(Pid::from_raw(holder[0]), Signal::SIGKILL).unwrap();
+    eventually("there is another holder", || {
+        !host.processes("hold").is_empty() && host.processes("hold") != holder
+    });
+    said(claimfs(&[&["run"], ONE, &["--plain", "--", "true"]].concat()));
+    host.is_clean();
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn signals_that_are_ignored_stay_so() {
+    let host = Host::new(GPUS);
+    let line = format!(
+        "trap '' HUP; exec {} run --device-class claimfs.dev --plain -- grep SigIgn: /proc/self/status",
+        binary()
+    );
+    let ignored = said(host.command("sh").args(["-c", &line]));
+    let mask = u64::from_str_radix(ignored.split_whitespace().nth(1).unwrap(), 16).unwrap();
+    assert_eq!(mask & 1, 1, "{ignored}");
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
 fn what_cannot_be_done_is_answered_with_the_way_out() {
     let host = Host::new(GPUS);
+    // Each of them is told with the line that it is on.
+    let long = ["device.x"; 400].join(" || ");
     let claim = |name: &str, text: &str| {
         let path = host.path(name);
         fs::write(&path, text).unwrap();
@@ -241,8 +440,12 @@ fn what_cannot_be_done_is_answered_with_the_way_out() {
         "empty.yaml",
         "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: e}\nspec: {}\n",
     );
+    let misspelt = claim(
+        "misspelt.yaml",
+        "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: m}\nspec: {devices: {requests: [{name: a, exactly: {deviceClassName: claimfs.dev, cuont: 2}}]}}\n",
+    );
     let class = ["--device-class", "claimfs.dev"];
-    let cases: [(&[&str], &[&str], i32, &str); 13] = [
+    let cases: [(&[&str], &[&str], i32, &str); 21] = [
         (
             &[class[0], "gpu"],
             &["podman", "run", "i"],
@@ -250,8 +453,16 @@ fn what_cannot_be_done_is_answered_with_the_way_out() {
             "there is no class \"gpu\"; there are: claimfs.dev\nfix: name one of these",
         ),
         (&[class[0], class[1], "--select", "device.x"], &["podman", "run", "i"], 2, "undefined field 'x'"),
+        (&[class[0], class[1], "--select", TYPO], &["podman", "run", "i"], 2, "CFS0130"),
+        (&[class[0], class[1], "--select", &long], &["podman", "run", "i"], 2, "undefined field 'x'"),
+        (&[class[0], class[1], "--count", "33"], &["podman", "run", "i"], 2, "CFS0104"),
         (&class, &["true"], 2, "put {} where the --device options are to go"),
-        (&class, &["podman", "ps"], 2, "no run or create"),
+        (&class, &["podman", "ps"], 2, "neither to run nor to create"),
+        (&["-f", &misspelt], &["podman", "run", "i"], 2, "requests[0].exactly.cuont: there is no such field"),
+        (&["-f", &named, "--count", "2"], &["podman", "run", "i"], 2, "cannot be used with"),
+        (&["--claim", "one", "--select", "true"], &["podman", "run", "i"], 2, "cannot be used with"),
+        (&class, &["podman", "create", "i"], 2, "put run in its place"),
+        (&["--wait"], &["podman", "run", "i"], 2, "required arguments were not provided"),
         (&["-f", &broken], &["podman", "run", "i"], 2, "broken.yaml: "),
         (
             &["-f", &nothing],
@@ -281,8 +492,8 @@ fn what_cannot_be_done_is_answered_with_the_way_out() {
         let mut run = host.claimfs(&["run"]);
         let output = output(run.args(what).arg("--").args(command));
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{what:?} {command:?}: {errors}");
-        assert!(errors.starts_with("error: ") && errors.contains(expected), "{what:?} {command:?}: {errors}");
+        assert_eq!(output.status.code(), Some(code), "{expected}: {errors}");
+        assert!(errors.starts_with("error: ") && errors.contains(expected), "{expected}: {errors}");
     }
     said(host.claimfs(&["claim", "delete", "one"]));
     host.is_clean();
@@ -295,33 +506,18 @@ fn what_cannot_be_done_is_answered_with_the_way_out() {
             .contains("does not start: cannot read the configuration /nowhere"),
         "{wrong:?}"
     );
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn whoever_is_not_root_is_told_so() {
+    let host = Host::new(GPUS);
     let mut nobody = host.command("setpriv");
-    nobody.args([
-        "--reuid=65534",
-        "--clear-groups",
-        &support::driver::binary(),
-        "run",
-        class[0],
-        class[1],
-        "--plain",
-        "--",
-        "true",
-    ]);
-    let nobody = output(nobody);
+    nobody.args(["--reuid=65534", "--clear-groups", &binary(), "run"]).args(ONE);
+    let nobody = output(nobody.args(["--plain", "--", "true"]));
     assert_eq!(nobody.status.code(), Some(1));
     assert!(
         String::from_utf8_lossy(&nobody.stderr).contains("only root can do this\nfix: sudo claimfs"),
         "{nobody:?}"
     );
-}
-
-/// The folder of something that hack/cluster.d/build has built.
-fn built(module: &str) -> String {
-    let output = Command::new("hack/cluster.d/build")
-        .arg(module)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }

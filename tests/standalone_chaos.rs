@@ -67,7 +67,6 @@ fn whatever_is_killed_no_device_is_lost_or_had_twice() {
             };
             running.push(spawn(command));
         }
-        remove_orphans(&host);
         thread::sleep(Duration::from_millis(dice.roll(150)));
         let (which, victims) = match dice.roll(4) {
             0 => (0, host.processes("node")),
@@ -86,7 +85,6 @@ fn whatever_is_killed_no_device_is_lost_or_had_twice() {
     let all_have_ended =
         |running: &mut Vec<Child>| running.iter_mut().all(|run| run.try_wait().unwrap().is_some());
     while !all_have_ended(&mut running) || !host.status()["claims"].as_array().unwrap().is_empty() {
-        remove_orphans(&host);
         assert!(started.elapsed() < LONGEST, "a claim is lost: {:#}", host.status());
         thread::sleep(Duration::from_millis(50));
     }
@@ -96,15 +94,6 @@ fn whatever_is_killed_no_device_is_lost_or_had_twice() {
     host.is_clean();
     println!("killed: {killed:?} (daemon, podman, conmon, claimfs run) in {:?}", started.elapsed());
     assert!(killed.iter().all(|count| *count > ROUNDS / 20), "{killed:?}");
-}
-
-/// A container that was made and will never be started, as podman was killed between the two, keeps its device until
-/// somebody removes it.
-fn remove_orphans(host: &Host) {
-    for orphan in host.orphans("runc") {
-        // Another round may have done it.
-        let _ = kill(Pid::from_raw(orphan), Signal::SIGKILL);
-    }
 }
 
 fn eventually_ends(run: &mut Child) {

@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeSet};
 
 use k8s_openapi::api::resource::v1::DeviceConstraint;
 
-use super::{Attribute, Cluster, Release, pools::Candidate};
+use super::{Attribute, Cluster, Device, Release};
 
 /// A constraint and the devices that it has seen. What is added last is removed first.
 #[derive(Debug)]
@@ -229,8 +229,7 @@ impl<'a> Distinct<'a> {
 }
 
 /// The value that a driver gives: under the full name, or under the bare one if the domain is its own.
-pub(super) fn published<'a>(candidate: &Candidate<'a>, name: &str) -> Option<Attribute<'a>> {
-    let attributes = &candidate.device.attributes;
-    let bare = || name.split_once('/').filter(|(domain, _)| *domain == candidate.id.driver);
-    attributes.get(name).or_else(|| attributes.get(bare()?.1)).cloned()
+pub(super) fn published<'a>(driver: &str, device: &'a Device<'a>, name: &str) -> Option<&'a Attribute<'a>> {
+    let bare = || name.split_once('/').filter(|(domain, _)| *domain == driver);
+    device.attributes.get(name).or_else(|| device.attributes.get(bare()?.1))
 }

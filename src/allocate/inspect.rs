@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::{core::v1::Node, resource::v1::DeviceTaint};
 
 use super::{
-    CelError, Claim, Cluster, Device, DeviceId, DeviceView, Error, capacity,
+    Attribute, CelError, Claim, Cluster, Device, DeviceId, DeviceView, Error, capacity,
     constraints::published,
     counters::{Ledger, Shortage},
     node,
@@ -73,6 +73,14 @@ pub struct InspectedDevice<'a> {
     pub device: &'a Device<'a>,
     /// What keeps it from the request, in the order in which the search would notice it.
     pub obstacles: Vec<Obstacle<'a>>,
+}
+
+impl<'a> InspectedDevice<'a> {
+    /// The value of an attribute, as constraints find it.
+    #[must_use]
+    pub fn attribute(&self, name: &str) -> Option<&'a Attribute<'a>> {
+        published(self.id.driver, self.device, name)
+    }
 }
 
 /// What keeps a device from a request.
@@ -226,7 +234,7 @@ impl<'a> Inspector<'a, '_> {
             let is_derived = want.want.derived.contains_key(name);
             if constraint.is_about(want.request(), want.subrequest())
                 && !is_derived
-                && published(candidate, name).is_none()
+                && published(candidate.id.driver, device, name).is_none()
             {
                 obstacles.push(Obstacle::NoAttribute { name });
             }

@@ -148,8 +148,12 @@ impl Part {
         Some(Self { span: expression.span.clone(), program: Runnable::new(expression, features)?, kind })
     }
 
-    fn is(&self, wanted: bool, device: &DeviceInput) -> bool {
-        matches!(self.program.run(device), Ok(Value::Bool(value)) if value == wanted)
+    /// What it comes to, if that is a decision.
+    fn decision(&self, device: &DeviceInput) -> Option<bool> {
+        match self.program.run(device) {
+            Ok(Value::Bool(value)) => Some(value),
+            _ => None,
+        }
     }
 
     /// The part that decided, and what it saw.
@@ -157,8 +161,8 @@ impl Part {
         match &self.kind {
             // What is false decides even where something before it fails.
             PartKind::All(parts) => {
-                let first = parts.iter().find(|part| part.is(false, device));
-                match first.or_else(|| parts.iter().find(|part| !part.is(true, device))) {
+                let first = parts.iter().find(|part| part.decision(device) == Some(false));
+                match first.or_else(|| parts.iter().find(|part| part.decision(device) != Some(true))) {
                     Some(part) => part.why_not(device),
                     None => (self, Vec::new()),
                 }
@@ -166,7 +170,7 @@ impl Part {
             PartKind::Any(parts) => (self, parts.iter().flat_map(|part| part.why_not(device).1).collect()),
             PartKind::Choice(parts) => {
                 let [condition, truthy, falsy] = &**parts;
-                let chosen = if condition.is(true, device) { truthy } else { falsy };
+                let chosen = if condition.decision(device) == Some(true) { truthy } else { falsy };
                 let (part, mut seen) = chosen.why_not(device);
                 if let Ok(value) = condition.program.run(device) {
                     seen.insert(0, Seen { span: condition.span.clone(), value: shown(&value) });

@@ -24,11 +24,13 @@ pub fn machine(places: &Places) -> Vec<Line> {
         privilege(Uid::effective().is_root()),
         kernel_line(&release(), Kernel::now()),
         fuse(Path::new("/dev/fuse")),
+        request_timeout(kernel::request_timeout()),
         propagation(&places.run, &fs::read_to_string("/proc/self/mountinfo").unwrap_or_default()),
         run_folder(&places.run),
         cdi_folder(&places.cdi),
         configuration(places),
         kubelet(&places.kubelet),
+        selinux(fs::read_to_string("/sys/fs/selinux/enforce").ok().as_deref()),
     ]
 }
 
@@ -88,11 +90,26 @@ fn kernel_line(release: &str, kernel: Kernel) -> Line {
 fn fuse(device: &Path) -> Line {
     match fs::OpenOptions::new().read(true).write(true).open(device) {
         Ok(_) => Line::ok(Code::Fuse, format!("{} can be opened", device.display())),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let text = format!("{} cannot be opened: {error}", device.display());
+            Line::warn(Code::Fuse, text, "run it as root; in a container: --device /dev/fuse")
+        }
         Err(error) => {
             let text =
                 format!("{} cannot be opened: {error}; metadata come from plain files", device.display());
             Line::warn(Code::Fuse, text, "modprobe fuse; in a container: --device /dev/fuse")
         }
+    }
+}
+
+fn request_timeout(seconds: Option<u32>) -> Line {
+    match seconds {
+        None => Line::ok(Code::RequestTimeout, "readers wait for the daemon as long as it takes"),
+        Some(seconds) => Line::warn(
+            Code::RequestTimeout,
+            format!("the kernel ends the live file system when the daemon is gone for {seconds} s"),
+            "sysctl fs.fuse.default_request_timeout=0 fs.fuse.max_request_timeout=0, before the daemon is started",
+        ),
     }
 }
 
@@ -162,8 +179,8 @@ fn cdi_folder(folder: &Path) -> Line {
 
 fn configuration(places: &Places) -> Line {
     let path = places.config.display();
-    if !places.config.exists() {
-        let fix = "write one (examples/config.yaml is a start), or name another with --config";
+    if matches!(places.config.try_exists(), Ok(false)) {
+        let fix = "write one (examples/config.yaml in the sources is a start), or name another with --config";
         return Line::warn(Code::Configuration, format!("there is no {path}"), fix);
     }
     let config = match Config::load(&places.config) {
@@ -204,6 +221,17 @@ fn kubelet(folder: &Path) -> Line {
     }
 }
 
+fn selinux(enforce: Option<&str>) -> Line {
+    match enforce.map(str::trim) {
+        None | Some("0") => Line::ok(Code::SeLinux, "SELinux keeps containers from nothing"),
+        Some(_) => Line::warn(
+            Code::SeLinux,
+            "SELinux is enforcing, with which claimfs was not tested: containers may not be allowed to read metadata",
+            "where they are not, run them with --security-opt label=disable",
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,6 +256,8 @@ mod tests {
             kernel_line("5.15", Kernel::Static),
             kernel_line("6.6", Kernel::Swaps),
             fuse(Path::new("/does/not/exist")),
+            request_timeout(Some(30)),
+            selinux(Some("1\n")),
             kubelet(Path::new("/does/not/exist")),
         ];
         assert!(lines.iter().all(|line| line.verdict != Verdict::Ok && line.fix.is_some()), "{lines:?}");

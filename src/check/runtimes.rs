@@ -1,8 +1,23 @@
 //! Container runtimes: their versions, and whether they inject CDI devices from the folder that we write to.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    io::Read,
+    path::Path,
+    process::{Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
 
 use super::{Code, Line, Places};
+use crate::runtime::Runtime;
+
+/// How long a program may take to say what it is.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// Where all of them look who are told nothing.
+const USUAL: [&str; 2] = ["/etc/cdi", "/var/run/cdi"];
 
 /// The major and the minor version of a runtime.
 type Version = (u32, u32);
@@ -10,29 +25,67 @@ type Version = (u32, u32);
 /// Looks at every runtime that is installed.
 #[must_use]
 pub fn runtimes(places: &Places) -> Vec<Line> {
-    let known = [
-        output("podman", &["--version"]).map(|text| podman(&text, &places.cdi)),
-        output("docker", &["--version"]).map(|text| {
-            docker(&text, &fs::read_to_string("/etc/docker/daemon.json").unwrap_or_default(), &places.cdi)
-        }),
+    let cdi = &places.cdi;
+    let lines: Vec<Line> = [
+        runtime(Runtime::Podman, cdi),
+        runtime(Runtime::Docker, cdi),
+        runtime(Runtime::Nerdctl, cdi),
         output("containerd", &["--version"]).map(|text| {
-            containerd(&text, &output("containerd", &["config", "dump"]).unwrap_or_default(), &places.cdi)
+            containerd(&text, &output("containerd", &["config", "dump"]).unwrap_or_default(), cdi)
         }),
         output("crio", &["--version"])
-            .map(|text| crio(&text, &output("crio", &["config"]).unwrap_or_default(), &places.cdi)),
-    ];
-    let lines: Vec<Line> = known.into_iter().flatten().collect();
+            .map(|text| crio(&text, &output("crio", &["config"]).unwrap_or_default(), cdi)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     if lines.is_empty() {
-        let text = "no podman, docker, containerd or crio is on PATH";
+        let text = "no podman, docker, nerdctl, containerd or crio is on PATH";
         return vec![Line::warn(Code::Runtime, text, "install one, e.g. apt-get install podman")];
     }
     lines
 }
 
-/// What a program prints, if it is there.
+/// Looks at one that people call; none where it is not installed.
+#[must_use]
+pub fn runtime(which: Runtime, cdi: &Path) -> Option<Line> {
+    let text = output(which.name(), &["--version"])?;
+    let help = || output(which.name(), &["--help"]).unwrap_or_default();
+    Some(match which {
+        Runtime::Podman => podman(&text, &help(), cdi),
+        // What is called so can be podman.
+        Runtime::Docker if text.contains("podman") => podman(&text, &help(), cdi),
+        Runtime::Docker => {
+            docker(&text, output("docker", &["info", "--format", "{{json .}}"]).as_deref(), cdi)
+        }
+        Runtime::Nerdctl => {
+            nerdctl(&text, &fs::read_to_string("/etc/nerdctl/nerdctl.toml").unwrap_or_default(), cdi)
+        }
+        Runtime::Ctr => ctr(&text, cdi),
+    })
+}
+
+/// What a program prints, if it is there and answers.
 fn output(program: &str, arguments: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(arguments).output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().ok()?;
+    let mut stdout = child.stdout.take()?;
+    let (sender, read) = mpsc::channel();
+    // Ends with the program.
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // Nobody listens any more where it took too long.
+        let _ = sender.send(stdout.read_to_end(&mut bytes).map(|_| bytes));
+    });
+    let bytes = read.recv_timeout(LONGEST);
+    if bytes.is_err() {
+        // It may have ended by itself.
+        let _ = child.kill();
+    }
+    let is_success = child.wait().ok()?.success();
+    let bytes = bytes.ok()?.ok()?;
+    is_success.then(|| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The first number with a dot in it.
@@ -43,47 +96,82 @@ fn version(text: &str) -> Option<Version> {
     })
 }
 
-/// Podman looks into these, and 5.x has a flag for others.
-fn podman(text: &str, cdi: &Path) -> Line {
+/// Its help names the folders that it was told of in any of its settings, where it can be told at all.
+fn podman(text: &str, help: &str, cdi: &Path) -> Line {
     let shown = text.trim();
     if version(text) < Some((4, 1)) {
         let text = format!("{shown} knows no CDI devices");
         return Line::warn(Code::Podman, text, "install podman 4.1 or newer");
     }
-    if is_usual(cdi) {
-        Line::ok(Code::Podman, format!("{shown} injects devices from {}", cdi.display()))
-    } else {
-        Line::warn(
-            Code::Podman,
-            format!("{shown} looks for devices in /etc/cdi and /var/run/cdi, not in {}", cdi.display()),
-            format!(
-                "write them there (--cdi-dir /var/run/cdi), or give it --cdi-spec-dir {} (podman 5)",
-                cdi.display()
-            ),
-        )
-    }
+    let Some(flag) = help.lines().find(|line| line.trim_start().starts_with("--cdi-spec-dir ")) else {
+        let fix = "write them there (--cdi-dir /var/run/cdi), or install podman 5.5 or newer";
+        return usual(Code::Podman, shown, cdi, fix);
+    };
+    let list = flag.split_once("(default [").and_then(|(_, list)| list.split(']').next());
+    let folders = list.map_or_else(|| USUAL.to_vec(), |list| list.split(',').collect());
+    listed(
+        Code::Podman,
+        shown,
+        cdi,
+        &folders,
+        "cdi_spec_dirs in the section [engine] of /etc/containers/containers.conf",
+    )
 }
 
-fn docker(text: &str, daemon: &str, cdi: &Path) -> Line {
+/// The daemon decides, which can be another version than the command line: it lists its folders only where CDI is on.
+fn docker(client: &str, info: Option<&str>, cdi: &Path) -> Line {
+    let Some(info) = info else {
+        let text = format!("{}: its daemon does not answer", client.trim());
+        return Line::warn(Code::Docker, text, "start it, e.g. systemctl start docker");
+    };
+    let info: serde_json::Value = serde_json::from_str(info).unwrap_or_default();
+    let server = info["ServerVersion"].as_str().unwrap_or("of a version that it does not tell");
+    let shown = format!("Docker {server}");
+    let folders = info["CDISpecDirs"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if !folders.is_empty() {
+        let folders: Vec<&str> = folders.iter().filter_map(serde_json::Value::as_str).collect();
+        return listed(
+            Code::Docker,
+            &shown,
+            cdi,
+            &folders,
+            "cdi-spec-dirs in /etc/docker/daemon.json, and restart it",
+        );
+    }
+    if version(server).is_some_and(|found| found < (25, 0)) {
+        return Line::warn(
+            Code::Docker,
+            format!("{shown} knows no CDI devices"),
+            "install Docker 25 or newer",
+        );
+    }
+    let fix = "put {\"features\": {\"cdi\": true}} into /etc/docker/daemon.json, and restart it";
+    Line::warn(Code::Docker, format!("CDI is off in {shown}"), fix)
+}
+
+fn nerdctl(text: &str, config: &str, cdi: &Path) -> Line {
     let shown = text.trim();
-    let settings: serde_json::Value = serde_json::from_str(daemon).unwrap_or_default();
-    let enabled = settings["features"]["cdi"].as_bool();
-    let found = version(text);
-    if found < Some((25, 0)) {
+    if version(text) < Some((2, 1)) {
         let text = format!("{shown} knows no CDI devices");
-        return Line::warn(Code::Docker, text, "install Docker 25 or newer");
+        return Line::warn(Code::Nerdctl, text, "install nerdctl 2.1 or newer");
     }
-    if !enabled.unwrap_or(found >= Some((28, 3))) {
-        let text = format!("CDI is off in {shown}");
-        let fix = "put {\"features\": {\"cdi\": true}} into /etc/docker/daemon.json, and restart it";
-        return Line::warn(Code::Docker, text, fix);
+    listed(
+        Code::Nerdctl,
+        shown,
+        cdi,
+        &folders(value(config, "cdi_spec_dirs")),
+        "cdi_spec_dirs in /etc/nerdctl/nerdctl.toml",
+    )
+}
+
+/// It resolves devices by itself, whatever containerd is told.
+fn ctr(text: &str, cdi: &Path) -> Line {
+    let shown = text.trim();
+    if version(text) < Some((2, 0)) {
+        let text = format!("{shown} knows no CDI devices");
+        return Line::warn(Code::Containerd, text, "install containerd 2.0 or newer");
     }
-    let folders = settings["cdi-spec-dirs"].as_array();
-    let looks = folders.map_or_else(
-        || is_usual(cdi),
-        |all| all.iter().any(|one| one.as_str().is_some_and(|one| is_same(one, cdi))),
-    );
-    listed(Code::Docker, shown, cdi, looks, "cdi-spec-dirs in /etc/docker/daemon.json")
+    usual(Code::Containerd, shown, cdi, "write them there: --cdi-dir /var/run/cdi")
 }
 
 fn containerd(text: &str, config: &str, cdi: &Path) -> Line {
@@ -95,8 +183,13 @@ fn containerd(text: &str, config: &str, cdi: &Path) -> Line {
         let fix = "set enable_cdi = true in the CRI plugin's section of /etc/containerd/config.toml, and restart it";
         return Line::warn(Code::Containerd, text, fix);
     }
-    let looks = value(config, "cdi_spec_dirs").map_or_else(|| is_usual(cdi), |list| is_in(list, cdi));
-    listed(Code::Containerd, &shown, cdi, looks, "cdi_spec_dirs in /etc/containerd/config.toml")
+    listed(
+        Code::Containerd,
+        &shown,
+        cdi,
+        &folders(value(config, "cdi_spec_dirs")),
+        "cdi_spec_dirs in /etc/containerd/config.toml, and restart it",
+    )
 }
 
 fn crio(text: &str, config: &str, cdi: &Path) -> Line {
@@ -107,20 +200,27 @@ fn crio(text: &str, config: &str, cdi: &Path) -> Line {
     }
     // A list of several lines follows its name.
     let list = config.find("cdi_spec_dirs").and_then(|start| config[start..].split(']').next());
-    let looks = list.map_or_else(|| is_usual(cdi), |list| is_in(list, cdi));
-    listed(Code::Crio, shown, cdi, looks, "cdi_spec_dirs in /etc/crio/crio.conf")
+    listed(Code::Crio, shown, cdi, &folders(list), "cdi_spec_dirs in /etc/crio/crio.conf, and restart it")
 }
 
-fn listed(code: Code, shown: &str, cdi: &Path, looks: bool, setting: &str) -> Line {
+/// For those that look into the usual folders alone.
+fn usual(code: Code, shown: &str, cdi: &Path, fix: &str) -> Line {
+    let cdi_shown = cdi.display();
+    if is_among(&USUAL, cdi) {
+        return Line::ok(code, format!("{shown} injects devices from {cdi_shown}"));
+    }
+    let text = format!("{shown} looks for devices in /etc/cdi and /var/run/cdi, not in {cdi_shown}");
+    Line::warn(code, text, fix)
+}
+
+/// For those that can be told which folders to look into.
+fn listed(code: Code, shown: &str, cdi: &Path, folders: &[&str], setting: &str) -> Line {
+    let is_listed = is_among(folders, cdi);
     let cdi = cdi.display();
-    if looks {
+    if is_listed {
         Line::ok(code, format!("{shown} injects devices from {cdi}"))
     } else {
-        Line::warn(
-            code,
-            format!("{shown} does not look into {cdi}"),
-            format!("add {cdi} to {setting}, and restart it"),
-        )
+        Line::warn(code, format!("{shown} does not look into {cdi}"), format!("add {cdi} to {setting}"))
     }
 }
 
@@ -131,13 +231,13 @@ fn value<'c>(config: &'c str, name: &str) -> Option<&'c str> {
         .find_map(|line| line.trim().strip_prefix(name)?.trim_start().strip_prefix('=').map(str::trim))
 }
 
-/// Whether a folder is in a list in TOML.
-fn is_in(list: &str, folder: &Path) -> bool {
-    list.split(['"', '\'']).any(|word| is_same(word, folder))
+/// What is in a list in TOML; where there is none, the usual ones hold.
+fn folders(list: Option<&str>) -> Vec<&str> {
+    list.map_or_else(|| USUAL.to_vec(), |list| list.split(['"', '\'']).skip(1).step_by(2).collect())
 }
 
-fn is_usual(folder: &Path) -> bool {
-    ["/etc/cdi", "/var/run/cdi"].iter().any(|usual| is_same(usual, folder))
+fn is_among(folders: &[&str], folder: &Path) -> bool {
+    folders.iter().any(|one| is_same(one, folder))
 }
 
 /// `/var/run` is a link to `/run`.
@@ -154,18 +254,41 @@ mod tests {
     use crate::check::Verdict::{Ok, Warn};
 
     #[test]
+    fn who_is_not_there_fails_or_does_not_answer_says_nothing() {
+        assert_eq!(output("sh", &["-c", "echo yes"]).as_deref(), Some("yes\n"));
+        assert_eq!(output("sh", &["-c", "echo no; exit 1"]), None);
+        assert_eq!(output("/nowhere", &[]), None);
+    }
+
+    #[test]
     fn a_runtime_is_judged_by_its_version_and_settings() {
         let (usual, other) = (Path::new("/var/run/cdi"), Path::new("/srv/cdi"));
         let dirs = "    cdi_spec_dirs = ['/etc/cdi', '/run/cdi']\n";
+        let told = "      --cdi-spec-dir stringArray    Set it (may be set multiple times) (default [/etc/cdi,/srv/cdi])\n";
         for (line, expected) in [
-            (podman("podman version 4.3.1\n", usual), Ok),
-            (podman("podman version 4.0.3\n", usual), Warn),
-            (podman("podman version 5.4.2\n", other), Warn),
-            (docker("Docker version 24.0.7, build afdd53b\n", "", usual), Warn),
-            (docker("Docker version 27.0.1, build x\n", "", usual), Warn),
-            (docker("Docker version 27.0.1, build x\n", r#"{"features": {"cdi": true}}"#, usual), Ok),
-            (docker("Docker version 28.3.0, build x\n", "", usual), Ok),
-            (docker("Docker version 28.3.0, build x\n", r#"{"cdi-spec-dirs": ["/srv/cdi"]}"#, usual), Warn),
+            (podman("podman version 4.3.1\n", "", usual), Ok),
+            (podman("podman version 4.3.1\n", "", other), Warn),
+            (podman("podman version 4.0.3\n", "", usual), Warn),
+            (podman("podman version 5.8.6\n", told, usual), Warn),
+            (podman("podman version 5.8.6\n", told, other), Ok),
+            (docker("Docker version 28.2.2, build x\n", None, usual), Warn),
+            (docker("", Some(r#"{"ServerVersion": "24.0.7"}"#), usual), Warn),
+            (docker("", Some(r#"{"ServerVersion": "27.0.1", "CDISpecDirs": []}"#), usual), Warn),
+            (
+                docker(
+                    "",
+                    Some(r#"{"ServerVersion": "dev", "CDISpecDirs": ["/etc/cdi", "/run/cdi"]}"#),
+                    usual,
+                ),
+                Ok,
+            ),
+            (docker("", Some(r#"{"ServerVersion": "29.0.0", "CDISpecDirs": ["/srv/cdi"]}"#), usual), Warn),
+            (nerdctl("nerdctl version 2.2.1\n", "", usual), Ok),
+            (nerdctl("nerdctl version 2.2.1\n", "cdi_spec_dirs = [\"/srv/cdi\"]\n", usual), Warn),
+            (nerdctl("nerdctl version 2.0.4\n", "", usual), Warn),
+            (ctr("ctr github.com/containerd/containerd/v2 2.4.2\n", usual), Ok),
+            (ctr("ctr github.com/containerd/containerd/v2 2.4.2\n", other), Warn),
+            (ctr("ctr github.com/containerd/containerd 1.7.24\n", usual), Warn),
             (
                 containerd(
                     "containerd github.com/containerd/containerd 1.7.24\n",

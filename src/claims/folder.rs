@@ -10,13 +10,17 @@ use std::{
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
 };
 
 use k8s_openapi::api::resource::v1::ResourceClaim;
+use nix::fcntl::Flock;
 
 use super::{ClaimMetadata, ClaimObject, ClaimRef, Claims, Error};
 use crate::{
     device::{ClaimUid, NameError, NodeName},
+    lock,
     objects::{self, Objects},
 };
 
@@ -33,6 +37,12 @@ pub enum FolderError {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// Somebody else gives these devices away.
+    #[error("another claimfs has the claims in {}\nfix: end it; one beside it needs an --objects-dir of its own", .path.display())]
+    Taken {
+        /// The folder.
+        path: PathBuf,
     },
     /// A file or the folder cannot be written.
     #[error("cannot write {}: {source}", .path.display())]
@@ -93,6 +103,24 @@ impl Stored {
 pub struct Folder {
     path: PathBuf,
     claims: Mutex<BTreeMap<ClaimUid, Arc<Stored>>>,
+    /// Two who write would give a device to two.
+    _lock: Flock<File>,
+}
+
+/// What a daemon that was killed has just started has its lock for a moment.
+const PATIENCE: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+fn take(path: &Path) -> Result<Flock<File>, FolderError> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let taken = File::open(path).and_then(lock::try_take);
+        match taken.map_err(|source| FolderError::Read { path: path.to_owned(), source })? {
+            Ok(lock) => return Ok(lock),
+            Err(_) if Instant::now() < deadline => thread::sleep(LOOK_EVERY),
+            Err(_) => return Err(FolderError::Taken { path: path.to_owned() }),
+        }
+    }
 }
 
 impl Folder {
@@ -100,18 +128,28 @@ impl Folder {
     pub fn open(path: PathBuf) -> Result<Self, FolderError> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
         made.map_err(|source| FolderError::Write { path: path.clone(), source })?;
-        let read = |source| FolderError::Read { path: path.clone(), source };
+        let lock = take(&path)?;
         let mut claims = BTreeMap::new();
-        for entry in fs::read_dir(&path).map_err(read)? {
+        for file in Self::files(&path)? {
+            let stored = load(&file)?;
+            claims.insert(stored.claim.uid.clone(), Arc::new(stored));
+        }
+        Ok(Self { path, claims: Mutex::new(claims), _lock: lock })
+    }
+
+    /// The files of all claims in a folder, also in one that somebody has open.
+    pub fn files(path: &Path) -> Result<Vec<PathBuf>, FolderError> {
+        let read = |source| FolderError::Read { path: path.to_owned(), source };
+        let mut files = Vec::new();
+        for entry in fs::read_dir(path).map_err(read)? {
             let file = entry.map_err(read)?.path();
             // What begins with a dot was never finished.
             let is_hidden = file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
             if !is_hidden && file.extension().is_some_and(|ending| ending == ENDING) {
-                let stored = load(&file)?;
-                claims.insert(stored.claim.uid.clone(), Arc::new(stored));
+                files.push(file);
             }
         }
-        Ok(Self { path, claims: Mutex::new(claims) })
+        Ok(files)
     }
 
     /// All of them.
@@ -229,6 +267,8 @@ mod tests {
         let path = place.path().join("claims");
         let folder = Folder::open(path.clone()).unwrap();
         folder.put(stored()).unwrap();
+        assert!(matches!(Folder::open(path.clone()), Err(FolderError::Taken { .. })));
+        drop(folder);
         let again = Arc::new(Folder::open(path.clone()).unwrap());
         assert_eq!(*again.all()[0], stored());
         let object = again.get(&stored().claim).await.unwrap();
@@ -237,6 +277,7 @@ mod tests {
         again.remove(&stored().claim.uid).unwrap();
         again.remove(&stored().claim.uid).unwrap();
         assert!(matches!(again.get(&stored().claim).await, Err(Error::NotFound { .. })));
+        drop(again);
         assert!(Folder::open(path).unwrap().all().is_empty());
     }
 

@@ -90,7 +90,12 @@ impl Check {
 fn table(lines: &[Line]) -> String {
     let mut text = String::new();
     for line in lines {
-        text += &format!("{:4}  {}  {}\n", line.verdict.as_str(), line.code, line.text.replace('\n', " "));
+        text += &format!(
+            "{:4}  {}  {}\n",
+            line.verdict.as_str(),
+            line.code,
+            line.text.replace('\n', "\n               ")
+        );
         if let Some(fix) = &line.fix {
             text += &format!("               fix: {fix}\n");
         }

@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{Error, machine::Machine, output};
-use crate::standalone::{
-    client::{Asking, Wanted},
-    kernel,
-    manifest::{self, NAMESPACE},
-    report::{ClaimReport, Report, RunReport, UsedBy},
+use crate::{
+    objects::qualified,
+    standalone::{
+        client::{Asking, Wanted},
+        kernel, manifest,
+        report::{ClaimReport, Report, RunReport, UsedBy},
+    },
 };
 
 /// Make, show and delete claims, without a cluster
@@ -109,7 +111,8 @@ impl Create {
         let launcher = self.machine.launcher();
         for claim in manifest::read(&self.file)? {
             let wait = self.wait.then(kernel::ticket).transpose().map_err(Error::Start)?;
-            let granted = launcher.acquire(Wanted::New(&claim), Asking { run: None, wait }, |_| {}).await?;
+            let asking = Asking { run: None, wait };
+            let granted = launcher.acquire(Wanted::New(&claim), asking, self.machine.tell()).await?;
             let devices: String = granted
                 .devices
                 .iter()
@@ -132,8 +135,7 @@ impl List {
 
 impl Show {
     async fn run(self) -> Result<(), Error> {
-        let name =
-            if self.name.contains('/') { self.name.clone() } else { format!("{NAMESPACE}/{}", self.name) };
+        let name = qualified(&self.name);
         let mut claims = self.machine.launcher().report().await?.claims;
         claims.retain(|claim| claim.name == name);
         if claims.is_empty() {
@@ -152,7 +154,7 @@ fn print(claims: &[ClaimReport], format: Format) -> Result<(), Error> {
     output::print(&text).map(|_reader| ())
 }
 
-/// One line a device.
+/// One line a device, and then one a run.
 pub(super) fn table(claims: &[ClaimReport]) -> String {
     if claims.is_empty() {
         return String::from("no claims\n");
@@ -172,7 +174,13 @@ pub(super) fn table(claims: &[ClaimReport]) -> String {
             vec![claim.name.clone(), request, device, stays.to_owned(), runs.clone(), id]
         })
     });
-    output::table(&["CLAIM", "REQUEST", "DEVICE", "STAYS", "RUNS", "CDI"], rows)
+    let text = output::table(&["CLAIM", "REQUEST", "DEVICE", "STAYS", "RUNS", "CDI"], rows);
+    let runs: Vec<_> = claims.iter().flat_map(|claim| &claim.runs).collect();
+    if runs.is_empty() {
+        return text;
+    }
+    let rows = runs.into_iter().map(|run| vec![run.name.clone(), run.command.clone()]);
+    format!("{text}\n{}", output::table(&["RUN", "COMMAND"], rows))
 }
 
 fn user(run: &RunReport) -> String {

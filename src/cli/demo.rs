@@ -1,11 +1,17 @@
 //! `claimfs demo`: what claimfs does, on this machine.
 
-use std::{env, fs, io, path::PathBuf, process};
+use std::path::PathBuf;
 
-use clap::Args;
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 
 use super::Error;
-use crate::demo::{self, Pace, Stage};
+use crate::{
+    demo::{self, Pace, Stage},
+    runtime::Runtime,
+};
 
 /// Show what claimfs does, on this machine
 ///
@@ -19,6 +25,10 @@ pub(super) struct Demo {
     #[arg(long)]
     step: bool,
 
+    /// What to run containers with; the first of podman, docker, nerdctl and ctr that can when not given
+    #[arg(long, value_name = "PROGRAM", value_parser = runtime_parser())]
+    runtime: Option<Runtime>,
+
     /// Where container runtimes look for CDI specs
     #[arg(long, value_name = "FOLDER", env = "CLAIMFS_CDI_DIR", default_value = "/var/run/cdi")]
     cdi_dir: PathBuf,
@@ -26,15 +36,13 @@ pub(super) struct Demo {
 
 impl Demo {
     pub(super) fn run(self) -> Result<(), Error> {
-        let folder = env::temp_dir().join(format!("claimfs-demo-{}", process::id()));
-        fs::create_dir(&folder).map_err(|source| Error::DemoFolder { path: folder.clone(), source })?;
         let mut stage = Stage::new(if self.step { Pace::ByKey } else { Pace::Flowing });
-        let outcome = demo::play(&mut stage, &folder, &self.cdi_dir);
-        match fs::remove_dir_all(&folder) {
-            Err(source) if outcome.is_ok() && source.kind() != io::ErrorKind::NotFound => {
-                Err(Error::DemoFolder { path: folder, source })
-            }
-            _ => Ok(outcome?),
-        }
+        let among = self.runtime.map_or_else(|| Runtime::ALL.to_vec(), |one| vec![one]);
+        Ok(demo::play(&mut stage, &self.cdi_dir, &among)?)
     }
+}
+
+fn runtime_parser() -> impl TypedValueParser<Value = Runtime> {
+    PossibleValuesParser::new(Runtime::ALL.map(Runtime::name))
+        .try_map(|name| Runtime::of(name).ok_or("it is not known"))
 }

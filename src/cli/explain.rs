@@ -9,7 +9,10 @@ use super::{
     inputs::{Inputs, Subject},
     output,
 };
-use crate::explain::{Explanation, Verdict, explain};
+use crate::{
+    explain::{Explanation, Verdict, explain},
+    objects::NAMESPACE,
+};
 
 /// Say why claims get their devices, or why they get none
 ///
@@ -63,7 +66,7 @@ impl Explain {
         let subject = match (self.kind, self.name) {
             (Some(Kind::Claim), Some(name)) => Subject::Claim(name),
             (Some(Kind::Pod), Some(name)) => {
-                let (namespace, name) = name.split_once('/').unwrap_or(("default", &name));
+                let (namespace, name) = name.split_once('/').unwrap_or((NAMESPACE, &name));
                 Subject::Pod { namespace: namespace.to_owned(), name: name.to_owned() }
             }
             _ => Subject::Files,

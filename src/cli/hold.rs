@@ -33,6 +33,10 @@ pub(super) struct Hold {
     #[arg(long, value_name = "SECONDS", env = "CLAIMFS_GRACE", default_value_t = GRACE)]
     grace: u64,
 
+    /// Make way for one that is not started by a daemon
+    #[arg(long, hide = true)]
+    on_demand: bool,
+
     /// What to log, e.g. info or claimfs=debug
     #[arg(long, value_name = "FILTER", env = "CLAIMFS_LOG", default_value = "info")]
     log: String,
@@ -43,12 +47,9 @@ impl Hold {
         observe::log_to_stderr(&self.log)?;
         // A session of its own: what ends the daemon's must not end us. Where we lead one already, all is well.
         let _ = nix::unistd::setsid();
-        let places = Places::new(
-            &self.run_dir,
-            &self.mount_point,
-            Duration::from_secs(self.grace),
-            Starter::Somebody,
-        )?;
+        let starter = if self.on_demand { Starter::Daemon } else { Starter::Somebody };
+        let grace = Duration::from_secs(self.grace);
+        let places = Places::new(&self.run_dir, &self.mount_point, grace, starter)?;
         Ok(Holder::bind(places)?.run()?)
     }
 }

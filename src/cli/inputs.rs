@@ -1,7 +1,7 @@
 //! What `claimfs allocate` and `claimfs explain` are asked about: objects from files, from this machine and from a
 //! cluster.
 
-use std::{env, fs, path::PathBuf};
+use std::{env, io, path::PathBuf};
 
 use clap::{Args, ValueEnum};
 use kube::Client;
@@ -9,6 +9,7 @@ use kube::Client;
 use super::{Error, node_name, output};
 use crate::{
     allocate::{Features, Release},
+    claims::{Folder, FolderError},
     cluster,
     config::{self, Config},
     device::NodeName,
@@ -139,6 +140,10 @@ impl Inputs {
     pub(super) fn question(&self, subject: Subject) -> Result<Question, Error> {
         let mut asked = Objects::default();
         self.files.iter().try_for_each(|file| asked.read(file))?;
+        // A cluster may be newer than we are.
+        for field in asked.unknown.drain(..) {
+            output::complain(format_args!("warning: {field}"));
+        }
         let is_about_cluster = !matches!(subject, Subject::Files);
         let devices = self.devices.unwrap_or(match () {
             () if !asked.slices.is_empty() => Devices::Files,
@@ -179,13 +184,12 @@ impl Inputs {
     fn machine(&self, choice: &mut Choice, known: &mut Objects) -> Result<(), Error> {
         let config = Config::load(&self.config)?;
         known.classes = classes::read(&self.objects_dir.join("classes"), &config.driver)?;
-        // Where there are none, none has a device.
-        for file in fs::read_dir(self.objects_dir.join("claims")).into_iter().flatten().flatten() {
-            let is_hidden = file.file_name().as_encoded_bytes().starts_with(b".");
-            if !is_hidden && file.path().extension() == Some("yaml".as_ref()) {
-                known.read(&file.path())?;
-            }
-        }
+        let files = match Folder::files(&self.objects_dir.join("claims")) {
+            // Where there are none, none has a device.
+            Err(FolderError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => Vec::new(),
+            files => files?,
+        };
+        files.iter().try_for_each(|file| known.read(file))?;
         let roots = Roots { dev: self.dev.clone(), sys: self.sysfs.clone() };
         discover::check(&config, &roots)?;
         let node = node_name(self.node.as_ref())?;
@@ -194,10 +198,7 @@ impl Inputs {
             output::complain(format_args!("warning: {notice}"));
         }
         choice.node = Some(node.to_string());
-        known.slices = publish::slices(&config.driver, &node, &found.devices);
-        for (index, slice) in known.slices.iter_mut().enumerate() {
-            slice.metadata.name.get_or_insert_with(|| format!("{node}-{index}"));
-        }
+        known.slices = publish::named_slices(&config.driver, &node, &found.devices);
         Ok(())
     }
 

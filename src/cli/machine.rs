@@ -2,16 +2,25 @@
 
 use std::{
     ffi::OsString,
+    io::{self, IsTerminal},
     path::{Path, PathBuf},
 };
 
 use clap::{Args, ValueEnum};
 use tracing::warn;
 
-use super::hold::GRACE;
+use super::{Error, hold::GRACE, output};
 use crate::{
-    config, device::NodeName, exhibit::Mode, hold::kernel, prepare::BootId, reader::PLACE,
-    standalone::client::Launcher,
+    config,
+    device::NodeName,
+    exhibit::Mode,
+    hold::kernel,
+    prepare::BootId,
+    reader::PLACE,
+    standalone::{
+        client::{Launcher, News},
+        setup::Stamp,
+    },
 };
 
 /// How long a daemon stays that a command has started, in seconds.
@@ -22,7 +31,7 @@ pub(super) const UNTIL_IDLE_VARIABLE: &str = "CLAIMFS_UNTIL_IDLE";
 /// Where everything is on this machine.
 #[derive(Debug, Args)]
 pub(super) struct Machine {
-    /// The configuration
+    /// The configuration; a daemon that stays, or has claims, keeps its own
     #[arg(long, value_name = "FILE", env = "CLAIMFS_CONFIG", default_value = config::DEFAULT_PATH)]
     pub(super) config: PathBuf,
 
@@ -87,8 +96,8 @@ pub(super) enum Metadata {
 
 impl Metadata {
     /// What is chosen for this machine.
-    pub(super) fn mode(self, fuse: &Path) -> Option<Mode> {
-        match self {
+    pub(super) fn mode(self, fuse: &Path) -> Result<Option<Mode>, Error> {
+        Ok(match self {
             Self::Files => Some(Mode::Files),
             Self::Off => None,
             Self::Auto if !kernel::is_at_least(6, 9) => {
@@ -99,31 +108,79 @@ impl Metadata {
                 warn!("there is no {}: the metadata are plain files", fuse.display());
                 Some(Mode::Files)
             }
-            Self::Fuse | Self::Auto => Some(Mode::Fuse),
-        }
+            Self::Fuse if !fuse.exists() => return Err(Error::NoFuse { path: fuse.to_owned() }),
+            Self::Fuse | Self::Auto => {
+                if let Some(seconds) = kernel::request_timeout() {
+                    warn!(
+                        seconds,
+                        "the kernel ends the file system when we are gone for so long (claimfs check)"
+                    );
+                }
+                Some(Mode::Fuse)
+            }
+        })
     }
 }
 
 impl Machine {
     /// The way to the daemon of this machine, without a cluster.
     pub(super) fn launcher(&self) -> Launcher {
-        let metadata = self.metadata.to_possible_value().map(|value| value.get_name().to_owned());
-        let mut environment: Vec<(&'static str, OsString)> = vec![
-            ("CLAIMFS_CONFIG", self.config.clone().into()),
-            ("CLAIMFS_CDI_DIR", self.cdi_dir.clone().into()),
-            ("CLAIMFS_RUN_DIR", self.run_dir.clone().into()),
-            ("CLAIMFS_OBJECTS_DIR", self.objects_dir.clone().into()),
-            ("CLAIMFS_MOUNT_POINT", self.mount_point.clone().into()),
-            ("CLAIMFS_METADATA", metadata.unwrap_or_default().into()),
-            ("CLAIMFS_GRACE", self.grace.to_string().into()),
-            ("CLAIMFS_DEV", self.dev.clone().into()),
-            ("CLAIMFS_SYSFS", self.sysfs.clone().into()),
-            ("CLAIMFS_BOOT_ID", self.boot_id.clone().into()),
-        ];
-        environment.extend(self.node_name.as_ref().map(|name| ("CLAIMFS_NODE_NAME", name.as_str().into())));
+        let mut environment = self.environment();
         if std::env::var_os(UNTIL_IDLE_VARIABLE).is_none() {
             environment.push((UNTIL_IDLE_VARIABLE, UNTIL_IDLE.to_string().into()));
         }
-        Launcher { run_dir: self.run_dir.clone(), environment }
+        Launcher { run_dir: self.run_dir.clone(), environment, stamp: self.stamp() }
+    }
+
+    /// What tells these settings from others.
+    pub(super) fn stamp(&self) -> Stamp {
+        Stamp::of(&self.environment(), &self.config)
+    }
+
+    /// Tells people what is heard while they wait: a log does not need every step forward, and whoever has not named a
+    /// configuration means the daemon's, as it is now.
+    pub(super) fn tell(&self) -> impl FnMut(News) {
+        let (ours, has_named) = (self.stamp(), self.config != Path::new(config::DEFAULT_PATH));
+        let path = std::path::absolute(&self.config).unwrap_or_else(|_| self.config.clone());
+        let (mut is_log, mut is_told) = (false, false);
+        move |news| match news {
+            News::Waiting(_) if is_log => {}
+            News::Waiting(before) => {
+                output::complain(format_args!("waiting for devices, {before} before us"));
+                is_log = !io::stderr().is_terminal();
+            }
+            News::Kept { process, config, stamp } => {
+                let is_edited =
+                    path == Path::new(&config) && stamp.is_some_and(|theirs| !theirs.has_same_content(&ours));
+                if !is_told && (has_named || is_edited) {
+                    output::complain(format_args!(
+                        "warning: claimfs node (process {process}) was started with other settings, and keeps them; \
+                         its configuration is {config}{}",
+                        if is_edited { ", as it was then" } else { "" }
+                    ));
+                    is_told = true;
+                }
+            }
+        }
+    }
+
+    fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let metadata = self.metadata.to_possible_value().map(|value| value.get_name().to_owned());
+        // Wherever it is started, it means the same.
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).into();
+        let mut environment: Vec<(&'static str, OsString)> = vec![
+            ("CLAIMFS_CONFIG", absolute(&self.config)),
+            ("CLAIMFS_CDI_DIR", absolute(&self.cdi_dir)),
+            ("CLAIMFS_RUN_DIR", absolute(&self.run_dir)),
+            ("CLAIMFS_OBJECTS_DIR", absolute(&self.objects_dir)),
+            ("CLAIMFS_MOUNT_POINT", absolute(&self.mount_point)),
+            ("CLAIMFS_METADATA", metadata.unwrap_or_default().into()),
+            ("CLAIMFS_GRACE", self.grace.to_string().into()),
+            ("CLAIMFS_DEV", absolute(&self.dev)),
+            ("CLAIMFS_SYSFS", absolute(&self.sysfs)),
+            ("CLAIMFS_BOOT_ID", absolute(&self.boot_id)),
+        ];
+        environment.extend(self.node_name.as_ref().map(|name| ("CLAIMFS_NODE_NAME", name.as_str().into())));
+        environment
     }
 }

@@ -15,7 +15,6 @@ use crate::reader::{self, Metadata as Document, Watch};
 #[command(after_help = "Exit status: 0 read, 1 not possible, 2 wrong usage.")]
 pub(super) struct Metadata {
     /// Only this claim, by its name or by that in the pod
-    #[arg(requires = "request")]
     claim: Option<String>,
 
     /// Only this request of the claim
@@ -46,9 +45,9 @@ enum Format {
 
 impl Metadata {
     pub(super) fn run(self) -> Result<(), Error> {
-        let paths = match (&self.claim, &self.request) {
-            (Some(claim), Some(request)) => reader::of_request(&self.place, claim, request)?,
-            _ => reader::find(&self.place)?,
+        let paths = match &self.claim {
+            Some(claim) => reader::of_claim(&self.place, claim, self.request.as_deref())?,
+            None => reader::find(&self.place)?,
         };
         let (mut watch, documents) = Watch::new(paths)?;
         let mut reader = self.show(&documents)?;

@@ -1,6 +1,6 @@
 //! `claimfs node`: the daemon.
 
-use std::{net::SocketAddr, os::unix::process::CommandExt, path::PathBuf, process::Command, time::Duration};
+use std::{net::SocketAddr, os::unix::process::CommandExt, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
 use futures::{FutureExt, TryFutureExt};
@@ -21,8 +21,9 @@ use crate::{
     exhibit::Mode,
     hold::{Places, Starter},
     kubelet::Instance,
-    node::{self, Alone, Daemon, Ended, Lock, Settings, Stay},
-    observe, privilege,
+    node::{self, Alone, Daemon, Ended, Lock, Settings},
+    observe, privilege, program,
+    standalone::setup::{Setup, Stay},
 };
 
 /// Serve the devices of this node to its kubelet
@@ -130,6 +131,8 @@ impl Node {
         self,
         shutdown: CancellationToken,
     ) -> Result<impl Future<Output = Result<(), node::Error>>, Error> {
+        // Before it is read: one that is edited meanwhile is another one.
+        let stamp = self.machine.stamp();
         let alone = Alone {
             config: Config::load(&self.machine.config)?,
             node: node_name(self.machine.node_name.as_ref())?,
@@ -139,7 +142,11 @@ impl Node {
             run_dir: self.machine.run_dir.clone(),
             roots: self.roots(),
             boot_id: self.machine.boot_id.clone(),
-            stay: self.until_idle.map_or(Stay::Always, |long| Stay::UntilIdle(Duration::from_secs(long))),
+            setup: Setup {
+                stamp,
+                config: std::path::absolute(&self.machine.config).map_err(Error::Start)?,
+                stay: self.until_idle.map_or(Stay::Always, |long| Stay::UntilIdle(Duration::from_secs(long))),
+            },
         };
         self.drop_privilege()?;
         Ok(alone.run(shutdown))
@@ -177,7 +184,7 @@ impl Node {
             Holder::Start => (Starter::Daemon, PathBuf::from("/dev/fuse")),
             Holder::Wait => (Starter::Somebody, dev.join("fuse")),
         };
-        let Some(mode) = metadata.mode(&fuse) else { return Ok(None) };
+        let Some(mode) = metadata.mode(&fuse)? else { return Ok(None) };
         Ok(Some((Places::new(run_dir, mount_point, Duration::from_secs(*grace), starter)?, mode)))
     }
 
@@ -193,8 +200,5 @@ impl Node {
 /// Becomes a daemon that waits for the end of its successor: without a thread that could still answer for the
 /// file system, which is not ours any more. Comes back only with an error.
 fn start_again() -> std::io::Error {
-    match std::env::current_exe() {
-        Ok(program) => Command::new(program).args(std::env::args_os().skip(1)).env(STANDBY, "1").exec(),
-        Err(error) => error,
-    }
+    program::itself().args(std::env::args_os().skip(1)).env(STANDBY, "1").exec()
 }

@@ -1,58 +1,61 @@
 //! `claimfs run`: a command with devices, without a cluster.
 
-use std::{
-    ffi::OsString,
-    io::{self, IsTerminal},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{ffi::OsString, fmt::Display, path::PathBuf, process::ExitCode, time::Duration};
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use k8s_openapi::api::resource::v1::ResourceClaim;
+use tokio::time;
 
 use super::{Error, machine::Machine, output};
-use crate::standalone::{
-    api::Granted,
-    client::{self, Asking, Launcher, Released, Wanted},
-    command::{CommandLine, Way},
-    kernel, manifest,
-    presence::Presence,
-    runner,
+use crate::{
+    check::{self, Line},
+    runtime::Runtime,
+    standalone::{
+        api::Granted,
+        client::{self, Asking, Launcher, Released, Wanted},
+        command::{CommandLine, Way},
+        kernel, manifest,
+        presence::{Presence, RunId},
+        runner,
+    },
 };
 
+/// How long the daemon may take to release what was used: longer than it waits for that itself.
+const RELEASE_WITHIN: Duration = Duration::from_secs(40);
 /// How often a run is made anew that the daemon does not know.
 const ATTEMPTS: usize = 3;
 
 /// Run a container with devices, without a cluster
 ///
 /// Allocates and prepares a claim, puts its devices into the command line of podman, docker, nerdctl or ctr, behind
-/// the word that makes the container, runs it on this terminal, and releases the claim when it has ended. In other
-/// commands {} stands where the --device options go; {} within a word becomes the names of the devices alone. Every
-/// command has `CLAIMFS_CLAIM` and `CLAIMFS_CDI_DEVICES` in its environment.
+/// the word that makes the container or where {} stands among its options, runs it on this terminal, and releases the
+/// claim when it has ended. In other commands {} stands where the --device options go; {} within a word becomes the names
+/// of the devices alone. Every command has `CLAIMFS_CLAIM` and `CLAIMFS_CDI_DEVICES` in its environment.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit status: that of the command, 128 and the signal that ended it, 126 or 127 when it cannot be run. Before it runs: 1 not possible (there are not enough devices, or this is not root), 2 wrong usage, claim, class or configuration.",
+    group = ArgGroup::new("what").args(["file", "device_class", "claim"]).required(true),
     override_usage = "claimfs run (-f FILE | --device-class CLASS | --claim NAME) [OPTIONS] -- COMMAND..."
 )]
 pub(super) struct Run {
     /// A ResourceClaim or ResourceClaimTemplate; - is standard input
-    #[arg(short, long, value_name = "FILE", group = "what")]
+    #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 
     /// Devices of this class
-    #[arg(long, value_name = "CLASS", group = "what")]
+    #[arg(long, value_name = "CLASS")]
     device_class: Option<String>,
 
     /// Share a claim that is there, as NAME or NAMESPACE/NAME
-    #[arg(long, value_name = "NAME", group = "what")]
+    #[arg(long, value_name = "NAME")]
     claim: Option<String>,
 
     /// Only devices for which this CEL expression is true; can be given several times
-    #[arg(long, value_name = "CEL", requires = "device_class")]
+    #[arg(long, value_name = "CEL", conflicts_with_all = ["file", "claim"])]
     select: Vec<String>,
 
     /// How many devices
-    #[arg(long, value_name = "N", requires = "device_class", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["file", "claim"], default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
 
     /// Wait until there are enough devices: first come, first served
@@ -75,6 +78,9 @@ impl Run {
     pub(super) fn run(self) -> Result<ExitCode, Error> {
         let way = if self.plain { Way::Environment } else { Way::Words };
         let line = CommandLine::new(self.command.clone(), way)?;
+        if self.claim.is_none() && line.is_for_later() {
+            return Err(Error::ForLater);
+        }
         let claim = self.manifest()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.map_err(Error::Start)?.block_on(self.use_claim(line, claim.as_ref()))
@@ -98,10 +104,32 @@ impl Run {
         let (presence, granted) = self.acquire(&launcher, claim).await?;
         let devices: Vec<String> =
             granted.devices.iter().map(|device| device.cdi_device_id.clone()).collect();
+        let runtime = line.runtime();
         let words = line.with(&devices);
-        let ended = self.run_words(&words, &presence, &granted, &devices).await;
-        self.release(&launcher, presence).await;
-        Ok(ExitCode::from(runner::exit_code(ended?)))
+        let ended = tokio::select! {
+            ended = self.run_words(&words, &presence, &granted, &devices) => ended,
+            never = launcher.keep_served() => match never {},
+        };
+        let run = presence.id().clone();
+        match &ended {
+            // What a runtime that was killed has asked its daemon for may still come.
+            Ok(status) if status.code().is_none() => drop(presence),
+            _ => presence.end(),
+        }
+        self.release(&launcher, &run).await;
+        let code = runner::exit_code(ended?);
+        if let Some(runtime) = runtime.filter(|runtime| runtime.may_have_failed(code)) {
+            self.suspect(runtime);
+        }
+        Ok(ExitCode::from(code))
+    }
+
+    /// What a runtime says when it takes no devices does not tell what to do about it.
+    fn suspect(&self, runtime: Runtime) {
+        if let Some(Line { code, text, fix: Some(fix), .. }) = check::runtime(runtime, &self.machine.cdi_dir)
+        {
+            output::complain(format_args!("claimfs: {code} {text}\nfix: {fix}"));
+        }
     }
 
     /// Whoever has the answer has the claim for as long as it keeps the presence.
@@ -119,12 +147,12 @@ impl Run {
                 None => Wanted::Named(self.claim.as_deref().unwrap_or_default()),
             };
             let asking = Asking { run: Some(presence.id()), wait };
-            match launcher.acquire(wanted, asking, tell_place).await {
+            match launcher.acquire(wanted, asking, self.machine.tell()).await {
                 Ok(granted) => return Ok((presence, granted)),
                 // Somebody has removed what it is known by.
-                Err(client::Error::NoRun(_)) if attempts < ATTEMPTS => presence.end(),
+                Err(client::Error::NoRun(_)) if attempts < ATTEMPTS => presence.withdraw(),
                 Err(error) => {
-                    presence.end();
+                    presence.withdraw();
                     return Err(error.into());
                 }
             }
@@ -137,7 +165,7 @@ impl Run {
             return Err(client::Error::NotRoot.into());
         }
         let path = &self.machine.run_dir;
-        Presence::begin(path).map_err(|source| Error::RunDir { path: path.clone(), source })
+        Presence::begin(path, &self.command).map_err(|source| Error::RunDir { path: path.clone(), source })
     }
 
     async fn run_words(
@@ -147,30 +175,31 @@ impl Run {
         granted: &Granted,
         devices: &[String],
     ) -> Result<std::process::ExitStatus, Error> {
-        presence.hand_down().map_err(Error::Start)?;
         let program = words.first().map(|word| word.display().to_string()).unwrap_or_default();
-        runner::run(words, granted, devices).await.map_err(|source| Error::Run { program, source })
+        let ended = runner::run(words, presence, granted, devices).await;
+        ended.map_err(|source| Error::Run { program, source })
     }
 
     /// The command has ended as it has: what is wrong from here on is said, and changes nothing about that.
-    async fn release(&self, launcher: &Launcher, presence: Presence) {
-        let run = presence.id().clone();
-        presence.end();
-        match launcher.release(&run).await {
-            Ok(Released::Yes) => {}
-            Ok(Released::Later) => {
-                output::complain("claimfs: the container goes on; its devices are free when it has ended");
-            }
-            Err(error) => output::complain(format_args!(
-                "warning: the devices are not free yet, but at the next claimfs run or start: {error}"
-            )),
+    async fn release(&self, launcher: &Launcher, run: &RunId) {
+        let late = |why: &dyn Display| {
+            output::complain(format_args!(
+                "warning: the devices are not free yet, but at the next claimfs run or start: {why}"
+            ));
+        };
+        let released = time::timeout(RELEASE_WITHIN, launcher.release(run));
+        tokio::select! {
+            released = released => match released {
+                Ok(Ok(Released::Yes)) => {}
+                Ok(Ok(Released::Later)) => output::complain(match &self.claim {
+                    None => "claimfs: the container goes on; its devices are free when it has ended",
+                    Some(_) => "claimfs: the container goes on; it uses the claim until it has ended",
+                }),
+                Ok(Err(error)) => late(&error),
+                Err(_) => late(&"claimfs node does not answer"),
+            },
+            // Without signals it takes as long as it takes.
+            Ok(()) = runner::interrupted() => late(&"interrupted"),
         }
-    }
-}
-
-/// For people who look at it.
-fn tell_place(before: u32) {
-    if io::stderr().is_terminal() {
-        output::complain(format_args!("waiting for devices, {before} before us"));
     }
 }

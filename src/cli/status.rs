@@ -1,16 +1,13 @@
 //! `claimfs status`: what a node has, and who has it.
 
-use std::{thread, time::Duration};
+use std::{ops::ControlFlow, thread, time::Duration};
 
 use clap::{Args, ValueEnum};
 
 use super::{Error, claim, machine::Machine, output};
 use crate::{
     node::{Held, Lock, Seen},
-    standalone::{
-        report::{DeviceReport, Report},
-        service,
-    },
+    standalone::report::{DeviceReport, Report},
 };
 
 /// How often it is looked whether something has changed, on a node of a cluster.
@@ -48,7 +45,7 @@ impl Status {
     pub(super) fn run(self) -> Result<(), Error> {
         let run_dir = &self.machine.run_dir;
         // One that serves a kubelet cannot be asked.
-        if !Lock::is_free(run_dir) && !service::socket(run_dir).exists() {
+        if !Lock::is_free(run_dir) && !Lock::is_of_one_alone(run_dir) {
             return self.look();
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -57,13 +54,11 @@ impl Status {
             if !self.watch {
                 return self.show(&launcher.report().await?).map(|_reader| ());
             }
-            let mut reports = launcher.follow().await?;
-            while let Some(report) = reports.next().await? {
-                if self.show(&report)? == output::Reader::Gone {
-                    break;
-                }
-            }
-            Ok(())
+            let show = |report: &Report| match self.show(report)? {
+                output::Reader::Present => Ok::<_, Error>(ControlFlow::Continue(())),
+                output::Reader::Gone => Ok(ControlFlow::Break(())),
+            };
+            launcher.follow(show).await
         })
     }
 
@@ -102,8 +97,8 @@ impl Status {
 }
 
 fn table(report: &Report, held: &Held) -> String {
-    let Report { version, process, driver, node, devices, claims, waiting, .. } = report;
-    let mut text = format!("{driver} {version} on {node}, process {process}; {}\n\n", kept(held));
+    let Report { version, process, driver, node, metadata, devices, claims, waiting } = report;
+    let mut text = format!("{driver} {version} on {node}, process {process}; {}\n\n", kept(metadata, held));
     text += &device_table(devices);
     text += "\n";
     text += &claim::table(claims);
@@ -115,7 +110,7 @@ fn table(report: &Report, held: &Held) -> String {
 
 fn seen_table(seen: &Seen) -> String {
     let Seen { process, devices, claims, holder } = seen;
-    let mut text = format!("a node of a cluster, process {process}; {}\n\n", kept(holder));
+    let mut text = format!("a node of a cluster, process {process}; {}\n\n", kept(holder.metadata, holder));
     text += &device_table(devices);
     text += &match claims.len() {
         0 => String::from("\nno claims\n"),
@@ -125,10 +120,10 @@ fn seen_table(seen: &Seen) -> String {
     text
 }
 
-fn kept(held: &Held) -> String {
+fn kept(metadata: &str, held: &Held) -> String {
     let holder =
         held.process.map_or_else(|| String::from("no holder"), |process| format!("holder {process}"));
-    format!("metadata: {}, {holder}, {} versions", held.metadata, held.versions)
+    format!("metadata: {metadata}, {holder}, {} versions", held.versions)
 }
 
 fn device_table(devices: &[DeviceReport]) -> String {

@@ -5,15 +5,15 @@ use std::{
     ffi::OsString,
     fs,
     io::{BufRead, BufReader},
-    os::unix::net::UnixStream,
+    os::unix::{net::UnixStream, process::CommandExt},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
-    sync::mpsc::{self, Receiver},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread,
     time::{Duration, Instant},
 };
 
-use super::{DEADLINE, DRIVER, Error, expect, runtime::Runtime};
+use super::{DEADLINE, DRIVER, Error, expect, interrupt, runtime::Tried};
 use crate::standalone::service;
 
 /// What a container does: it says what it sees, and then reads until it is told to stop.
@@ -58,6 +58,8 @@ impl Program {
             ("CLAIMFS_MOUNT_POINT", folder.join("metadata").into()),
             ("CLAIMFS_NODE_NAME", "demo".into()),
             ("CLAIMFS_LOG", "error".into()),
+            // One that a command has to start itself is not needed for long.
+            (UNTIL_IDLE, "1".into()),
             ("PODMAN_IGNORE_CGROUPSV1_WARNING", "1".into()),
         ];
         Ok(Self { path, folder: folder.to_owned(), environment })
@@ -74,7 +76,8 @@ impl Program {
     fn command<A: AsRef<std::ffi::OsStr>>(&self, arguments: &[A]) -> Command {
         let mut command = Command::new(&self.path);
         command.args(arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command.stdin(Stdio::null());
+        // Apart from our terminal: what interrupts us is for us, and we end the rest.
+        command.stdin(Stdio::null()).process_group(0);
         command
     }
 
@@ -121,6 +124,7 @@ impl Daemon {
         while UnixStream::connect(&socket).is_err() {
             let ended = daemon.0.0.try_wait().map_err(Error::io("cannot wait for the daemon"))?;
             expect(ended.is_none() && Instant::now() < end, "the daemon does not answer")?;
+            interrupt::check()?;
             thread::sleep(POLL);
         }
         Ok(daemon)
@@ -143,11 +147,14 @@ impl Daemon {
         self.kill()?;
         let Self(Process(child)) = &mut Self::spawn(program, "0")?;
         let end = Instant::now() + DEADLINE;
-        while child.try_wait().map_err(Error::io("cannot wait for the daemon"))?.is_none() {
+        loop {
+            if let Some(status) = child.try_wait().map_err(Error::io("cannot wait for the daemon"))? {
+                return expect(status.success(), "the daemon cannot take everything away");
+            }
             expect(Instant::now() < end, "the daemon does not end")?;
+            interrupt::check()?;
             thread::sleep(POLL);
         }
-        Ok(())
     }
 }
 
@@ -159,7 +166,7 @@ pub(super) struct Container {
 }
 
 impl Container {
-    pub(super) fn start(program: &Program, runtime: &Runtime) -> Result<Self, Error> {
+    pub(super) fn start(program: &Program, runtime: &Tried) -> Result<Self, Error> {
         let words = runtime.run(&["--device-class", DRIVER], SCRIPT);
         let mut command = program.command(&words);
         let mut child =
@@ -183,11 +190,17 @@ impl Container {
         let end = Instant::now() + DEADLINE;
         let mut text = String::new();
         loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let line = self.lines.recv_timeout(left);
-            let line = line.map_err(|_| {
-                Error::Unexpected(format!("the container does not say {last:?}; it says: {text}"))
-            })?;
+            let line = match self.lines.recv_timeout(POLL) {
+                Ok(line) => line,
+                Err(RecvTimeoutError::Timeout) if Instant::now() < end => {
+                    interrupt::check()?;
+                    continue;
+                }
+                Err(_) => {
+                    let said = format!("the container does not say {last:?}; it says: {text}");
+                    return Err(Error::Unexpected(said));
+                }
+            };
             if line == last {
                 return Ok(text);
             }
@@ -208,6 +221,7 @@ impl Container {
         let (before, end) = (self.reads(), Instant::now() + DEADLINE);
         while self.reads() <= before {
             expect(Instant::now() < end, "the container does not read on")?;
+            interrupt::check()?;
             thread::sleep(POLL);
         }
         Ok(())

@@ -4,33 +4,27 @@
 use std::{
     ffi::OsString,
     fs,
-    os::unix::fs::symlink,
+    os::unix::{fs::symlink, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
-use super::{Error, actors::Program};
+use super::{Error, actors::Program, interrupt};
+use crate::{
+    check::{self, Line},
+    runtime::Runtime,
+};
 
 /// Folders of the host that its programs are in.
 const PROGRAMS: [&str; 5] = ["/usr", "/bin", "/sbin", "/lib", "/lib64"];
-/// What Docker calls the root file system.
-const IMAGE: &str = "claimfs-demo:1";
 
 /// A runtime that was seen to run a container.
-pub(super) struct Runtime {
-    kind: Kind,
+pub(super) struct Tried {
+    kind: Runtime,
     /// Where its containers' root is, and what it keeps.
     folder: PathBuf,
     program: PathBuf,
     limits: Limits,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Podman,
-    Docker,
-    Nerdctl,
-    Ctr,
 }
 
 /// What a machine lets containers have.
@@ -42,44 +36,55 @@ enum Limits {
     Few,
 }
 
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Podman => "podman",
-            Self::Docker => "docker",
-            Self::Nerdctl => "nerdctl",
-            Self::Ctr => "ctr",
-        }
-    }
-}
-
-impl Runtime {
+impl Tried {
     /// The first that runs a container.
-    pub(super) fn find(folder: &Path, program: &Program) -> Result<Self, Error> {
+    pub(super) fn find(
+        folder: &Path,
+        cdi: &Path,
+        program: &Program,
+        among: &[Runtime],
+    ) -> Result<Self, Error> {
         let root = folder.join("root");
         make_root(&root).map_err(Error::io(format!("cannot make {}", root.display())))?;
         let mut tried = Vec::new();
-        for kind in [Kind::Podman, Kind::Docker, Kind::Nerdctl, Kind::Ctr] {
+        for &kind in among {
+            interrupt::check()?;
+            match check::runtime(kind, cdi) {
+                Some(Line { fix: None, .. }) => {}
+                Some(Line { text, fix: Some(fix), .. }) => {
+                    tried.push(format!("{text} ({fix})"));
+                    continue;
+                }
+                None => {
+                    tried.push(format!("there is no {kind}"));
+                    continue;
+                }
+            }
             for limits in [Limits::Usual, Limits::Few] {
                 let runtime =
                     Self { kind, folder: folder.to_owned(), program: program.path().to_owned(), limits };
                 match runtime.try_out() {
                     Ok(()) => return Ok(runtime),
-                    Err(reason) => tried.push(format!("{}: {reason}", kind.name())),
+                    Err(reason) => tried.push(format!("{kind}: {reason}")),
                 }
+                runtime.clear();
+                interrupt::check()?;
             }
         }
+        interrupt::check()?;
         tried.dedup();
-        Err(Error::NoRuntime(tried.join("; ")))
+        let reasons = tried.join("; ");
+        Err(if among.len() == 1 { Error::NotThisOne(reasons) } else { Error::NoRuntime(reasons) })
     }
 
     fn try_out(&self) -> Result<(), String> {
-        if self.kind == Kind::Docker {
+        if self.kind == Runtime::Docker {
             self.import()?;
         }
         let words = self.words("true");
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).stdin(Stdio::null());
+        // Apart from our terminal: one that is interrupted leaves what it was about to mount.
+        command.args(&words[1..]).stdin(Stdio::null()).process_group(0);
         let output = command
             .env("PODMAN_IGNORE_CGROUPSV1_WARNING", "1")
             .output()
@@ -93,8 +98,14 @@ impl Runtime {
 
     /// Docker takes images only.
     fn import(&self) -> Result<(), String> {
-        let script = format!("tar -C {} -c . | docker import - {IMAGE}", self.folder.join("root").display());
-        let output = Command::new("sh").args(["-c", &script]).output().map_err(|error| error.to_string())?;
+        let root = self.folder.join("root");
+        let mut script = Command::new("sh");
+        script
+            .process_group(0)
+            .args(["-c", "tar -C \"$0\" -c . | docker import - \"$1\""])
+            .arg(root)
+            .arg(self.name());
+        let output = script.output().map_err(|error| error.to_string())?;
         if output.status.success() {
             Ok(())
         } else {
@@ -102,12 +113,14 @@ impl Runtime {
         }
     }
 
+    /// What containers and images are called: nobody else has our folder.
+    fn name(&self) -> String {
+        self.folder.file_name().map(|name| name.display().to_string()).unwrap_or_default()
+    }
+
     /// As people would write it.
     pub(super) fn shown(&self) -> String {
-        match self.kind {
-            Kind::Ctr => String::from("ctr run --rm …"),
-            kind => format!("{} run --rm …", kind.name()),
-        }
+        format!("{} run --rm …", self.kind)
     }
 
     /// The words of a `claimfs run` of a script in a container.
@@ -121,14 +134,18 @@ impl Runtime {
     fn words(&self, script: &str) -> Vec<OsString> {
         let path = |name: &str| self.folder.join(name).display().to_string();
         let mut words = vec![self.kind.name().to_owned()];
-        if self.kind == Kind::Podman {
+        if self.kind == Runtime::Podman {
             words.extend(["--root".to_owned(), path("storage"), "--runroot".to_owned(), path("storage-run")]);
             if self.limits == Limits::Few {
                 words.extend(["--runtime=runc", "--cgroup-manager=cgroupfs"].map(str::to_owned));
             }
         }
         words.extend(["run", "--rm"].map(str::to_owned));
-        if self.kind != Kind::Ctr {
+        if matches!(self.kind, Runtime::Podman | Runtime::Docker) {
+            // Where SELinux guards containers, it lets them neither write into our folder nor run our program.
+            words.push(String::from("--security-opt=label=disable"));
+        }
+        if self.kind != Runtime::Ctr {
             words.push(String::from("--network=none"));
             if self.limits == Limits::Few {
                 words.extend(["--ulimit=nofile=1000:1000", "--ulimit=nproc=1000:1000"].map(str::to_owned));
@@ -140,14 +157,14 @@ impl Runtime {
             [(program, String::from("/claimfs"), "ro"), (path("shared"), String::from("/shared"), "rw")];
         for (from, to, how) in binds.chain(ours) {
             words.push(match self.kind {
-                Kind::Ctr => format!("--mount=type=bind,src={from},dst={to},options=rbind:{how}"),
+                Runtime::Ctr => format!("--mount=type=bind,src={from},dst={to},options=rbind:{how}"),
                 _ => format!("--volume={from}:{to}:{how}"),
             });
         }
         match self.kind {
-            Kind::Docker => words.push(IMAGE.to_owned()),
-            Kind::Ctr => words.extend(["--rootfs".to_owned(), path("root"), "claimfs-demo".to_owned()]),
-            Kind::Podman | Kind::Nerdctl => words.extend(["--rootfs".to_owned(), path("root")]),
+            Runtime::Docker => words.push(self.name()),
+            Runtime::Ctr => words.extend(["--rootfs".to_owned(), path("root"), self.name()]),
+            Runtime::Podman | Runtime::Nerdctl => words.extend(["--rootfs".to_owned(), path("root")]),
         }
         words.extend(["/bin/sh", "-c", script].map(str::to_owned));
         words.into_iter().map(OsString::from).collect()
@@ -155,10 +172,9 @@ impl Runtime {
 
     /// Takes away what it keeps outside our folder.
     pub(super) fn clear(&self) {
-        if self.kind == Kind::Docker {
-            let remove = Command::new("docker").args(["image", "rm", "--force", IMAGE]).output();
-            // It is small, and a later run replaces it.
-            drop(remove);
+        if self.kind == Runtime::Docker {
+            // It is small, and docker image prune removes it.
+            let _ = Command::new("docker").args(["image", "rm", "--force", &self.name()]).output();
         }
     }
 }

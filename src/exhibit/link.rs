@@ -5,7 +5,7 @@ use std::{
     fs, io,
     os::fd::{AsFd, OwnedFd},
     path::Path,
-    process::{Command, Stdio},
+    process::Stdio,
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -19,13 +19,14 @@ use crate::{
     device::{ClaimUid, DriverName, RequestName},
     fs::{Connection, Live, Server, Step, Tree, VersionName},
     hold::{self, Client, Places, Starter},
+    program,
 };
 
 /// A process starts in milliseconds; a machine under load takes longer.
 const START_WITHIN: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// How many claims are dropped by one message.
-const AT_ONCE: usize = 500;
+/// How many claims one message is about.
+pub(super) const AT_ONCE: usize = 500;
 /// How many holders may die on us while we ask.
 const ATTEMPTS: usize = 5;
 
@@ -242,8 +243,8 @@ fn start(places: &Places) -> io::Result<std::process::Child> {
     fs::create_dir_all(folder)?;
     // Not on our own: whoever reads that waits for its end.
     let log = fs::File::create(folder.join("hold.log"))?;
-    Command::new(std::env::current_exe()?)
-        .args(["hold", "--grace", &places.grace.as_secs().to_string()])
+    program::itself()
+        .args(["hold", "--on-demand", "--grace", &places.grace.as_secs().to_string()])
         .arg("--run-dir")
         .arg(folder)
         .arg("--mount-point")

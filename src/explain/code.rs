@@ -60,11 +60,13 @@ pub enum Code {
     UnknownDomain = 131,
     /// A quantity is compared with something else.
     Quantity = 132,
+    /// An attribute is of another type than what an expression does with it needs.
+    OtherType = 133,
 }
 
 impl Code {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Fits,
         Self::UnknownClass,
         Self::Expression,
@@ -90,6 +92,7 @@ impl Code {
         Self::UnknownName,
         Self::UnknownDomain,
         Self::Quantity,
+        Self::OtherType,
     ];
 }
 
@@ -146,6 +149,7 @@ impl From<&CelError> for Code {
             // The only type with this name that can be compared with anything.
             CelError::Compile(text) if text.contains("kubernetes.Quantity") => Self::Quantity,
             CelError::Compile(_) => Self::Expression,
+            CelError::Runtime(text) if text.contains("no such overload") => Self::OtherType,
             CelError::Runtime(_) => Self::Evaluation,
         }
     }

@@ -157,10 +157,13 @@ fn fix(
                     Owner::Class => "class",
                     Owner::Request => "request",
                 };
-                format!(
-                    "let selector #{} of the {whose} ask for what the devices have{or_fewer}",
-                    selector.index
-                )
+                let index = selector.index;
+                match possible {
+                    0 => format!("let selector #{index} of the {whose} ask for what the devices have"),
+                    _ => format!(
+                        "ask for {possible}, or let selector #{index} of the {whose} ask for what the others have"
+                    ),
+                }
             }
         },
         Obstacle::Placement => String::from("choose another node"),

@@ -182,11 +182,9 @@ impl Together<'_, '_> {
     }
 }
 
-/// The value of an attribute, whichever way it is named.
+/// The value of an attribute for people.
 fn value(device: &InspectedDevice<'_>, name: &str) -> String {
-    let attributes = &device.device.attributes;
-    let bare = || name.split_once('/').filter(|(domain, _)| *domain == device.id.driver);
-    match attributes.get(name).or_else(|| attributes.get(bare()?.1)) {
+    match device.attribute(name) {
         None | Some(Attribute::Unknown) => String::from("no value"),
         Some(Attribute::Bool(value)) => value.to_string(),
         Some(Attribute::Int(value)) => value.to_string(),

@@ -8,13 +8,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::{
     Error, Places,
     detached::Detached,
     mounts::{self, Mounted},
     swap::{Swap, Swapping},
+    unstarted::Unstarted,
 };
 use crate::{
     device::ClaimUid,
@@ -140,13 +141,23 @@ impl Anchors {
     /// Those of some claims whose files a process sees where containers look for them, in whichever namespace.
     pub(super) fn used(claims: &[ClaimUid]) -> io::Result<Vec<ClaimUid>> {
         let tables = mounts::all_tables()?;
-        let is_used = |claim: &&ClaimUid| {
-            let shows = |mounted: &Mounted| {
-                is_read(&mounted.path) && mounted.root.iter().any(|part| part == claim.as_str())
-            };
-            tables.iter().any(|(_, table)| table.iter().any(shows))
-        };
+        let is_used = |claim: &&ClaimUid| tables.iter().any(|(_, table)| shows(table, claim));
         Ok(claims.iter().filter(is_used).cloned().collect())
+    }
+
+    /// Ends containers of some claims that were made and that nobody will start: each has a process and a namespace of
+    /// its own.
+    pub(super) fn end_unstarted(claims: &[ClaimUid]) -> io::Result<Vec<ClaimUid>> {
+        let mut ended = Vec::new();
+        for (process, table) in mounts::all_tables()? {
+            let Some(claim) = claims.iter().find(|claim| shows(&table, claim)) else { continue };
+            if let Some(unstarted) = Unstarted::find(&process)? {
+                info!(container = describe(&process), %claim, "ending a container that nobody starts");
+                unstarted.kill()?;
+                ended.push(claim.clone());
+            }
+        }
+        Ok(ended)
     }
 
     /// Who has a file of a dead file system and was not reached by what was put over it.
@@ -167,6 +178,13 @@ impl Anchors {
         found.truncate(MAX_UNHEALED);
         Ok(found)
     }
+}
+
+/// Whether a namespace has files of a claim where containers look for them.
+fn shows(table: &[Mounted], claim: &ClaimUid) -> bool {
+    let shows =
+        |mounted: &Mounted| is_read(&mounted.path) && mounted.root.iter().any(|part| part == claim.as_str());
+    table.iter().any(shows)
 }
 
 /// Whether it is where a container reads it: others have copies of everything that is mounted, and read none of it.

@@ -112,10 +112,7 @@ impl Client {
 
     /// The claims that have anchors.
     pub fn claims(&self) -> Result<Vec<ClaimUid>, Error> {
-        match self.ask(&Request::List, None)? {
-            (Answer::Claims(claims), _) => Ok(claims),
-            other => Err(unexpected(&other.0)),
-        }
+        self.ask_for_claims(&Request::List)
     }
 
     /// Who was not reached when a file system was mounted in the place of another.
@@ -128,8 +125,18 @@ impl Client {
 
     /// Those of some claims that a container uses.
     pub fn used(&self, claims: Vec<ClaimUid>) -> Result<Vec<ClaimUid>, Error> {
-        match self.ask(&Request::Used { claims }, None)? {
-            (Answer::Claims(claims), _) => Ok(claims),
+        self.ask_for_claims(&Request::Used { claims })
+    }
+
+    /// Ends containers of some claims that were made and that nobody will start; answers with the claims that had one.
+    pub fn end_unstarted(&self, claims: Vec<ClaimUid>) -> Result<Vec<ClaimUid>, Error> {
+        self.ask_for_claims(&Request::EndUnstarted { claims })
+    }
+
+    /// What those are called that keep a run of `claimfs run` open.
+    pub fn keepers(&self, run: ClaimUid) -> Result<Vec<String>, Error> {
+        match self.ask(&Request::Keepers { run }, None)? {
+            (Answer::Keepers(names), _) => Ok(names),
             other => Err(unexpected(&other.0)),
         }
     }
@@ -140,6 +147,13 @@ impl Client {
         match receive::<Answer>(self.socket.as_fd())? {
             None => Ok(()),
             Some((other, _)) => Err(unexpected(&other)),
+        }
+    }
+
+    fn ask_for_claims(&self, request: &Request) -> Result<Vec<ClaimUid>, Error> {
+        match self.ask(request, None)? {
+            (Answer::Claims(claims), _) => Ok(claims),
+            other => Err(unexpected(&other.0)),
         }
     }
 

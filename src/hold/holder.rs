@@ -1,25 +1,28 @@
 //! The process itself: one thread, one list of sockets, two deadlines.
 
+mod lock;
+mod point;
+
+pub(super) use self::point::refuse_others;
+
 use std::{
-    fs,
-    io::Write,
+    fs, io,
     os::{
         fd::{AsFd, OwnedFd},
-        unix::fs::{DirBuilderExt, MetadataExt},
+        unix::fs::DirBuilderExt,
     },
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::Flock;
 use tracing::{info, warn};
 
 use super::{
-    Answer, Error, Places, Request,
+    Answer, Error, Places, RUNS, Request,
     anchors::Anchors,
     callers::{CallerId, Callers, Ready},
-    detached::Detached,
-    kernel,
+    keepers, kernel,
     manager::{self, Manager},
     mounts::{self, Mounted},
     opener::Opener,
@@ -90,13 +93,7 @@ impl Holder {
         let folder = places.socket.parent().unwrap_or(Path::new("/"));
         fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(at(folder))?;
         let lock_path = places.socket.with_extension("lock");
-        let open = fs::OpenOptions::new().write(true).create(true).truncate(false).open(&lock_path);
-        let file = open.map_err(at(&lock_path))?;
-        let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock)
-            .map_err(|_| Error::Locked { path: lock_path.clone() })?;
-        // For people: who it is.
-        let written = lock.set_len(0).and_then(|()| writeln!(&*lock, "{}", std::process::id()));
-        written.map_err(at(&lock_path))?;
+        let lock = lock::take(&lock_path, places.starter)?;
         let kept = manager::kept().map_err(at(&lock_path))?;
         let kept = kept.map(|(device, greeting)| Kept { device, greeting: Some(greeting) });
         let deadline = kept.as_ref().map(|_| Instant::now() + places.grace);
@@ -171,7 +168,7 @@ impl Holder {
         match outcome {
             Ok(Outcome::Now(answer, descriptor)) => self.tell(caller, &answer, descriptor.as_ref()),
             Ok(Outcome::Later) => {}
-            Err(error) => self.tell(caller, &Answer::Refused(error.to_string()), None),
+            Err(error) => self.tell(caller, &Answer::Refused(error.reason()), None),
         }
     }
 
@@ -216,13 +213,13 @@ impl Holder {
         let anchored = opened.and_then(|file| self.anchors.put(path, inode, file.as_fd(), point?));
         let answer = match anchored {
             Ok(()) => Answer::Done,
-            Err(error) => Answer::Refused(error.to_string()),
+            Err(error) => Answer::Refused(error.reason()),
         };
         self.tell(caller, &answer, None);
     }
 
     fn served_by(&mut self, caller: CallerId) -> Result<(), Error> {
-        self.point = self.mounted()?;
+        self.point = point::mounted(&self.places)?;
         self.server = Some(caller);
         self.deadline = None;
         Ok(())
@@ -298,11 +295,12 @@ impl Holder {
                 let unhealed = unhealed.map_err(|source| Error::Mount { path, source })?;
                 Ok(Outcome::Now(Answer::Unhealed(unhealed), None))
             }
-            Request::Used { claims } => {
-                let used = Anchors::used(&claims);
-                let used =
-                    used.map_err(|source| Error::Mount { path: self.places.anchors.clone(), source })?;
-                Ok(Outcome::Now(Answer::Claims(used), None))
+            Request::Used { claims } => self.claims_that(Anchors::used(&claims)),
+            Request::EndUnstarted { claims } => self.claims_that(Anchors::end_unstarted(&claims)),
+            Request::Keepers { run } => {
+                let path = self.places.run_dir().join(RUNS).join(run.as_str());
+                let names = keepers::of(&path).map_err(|source| Error::Open { path, source })?;
+                Ok(Outcome::Now(Answer::Keepers(names), None))
             }
             Request::End => {
                 self.take_away()?;
@@ -313,86 +311,13 @@ impl Holder {
         }
     }
 
+    fn claims_that(&self, found: io::Result<Vec<ClaimUid>>) -> Result<Outcome, Error> {
+        let found = found.map_err(|source| Error::Mount { path: self.places.anchors.clone(), source })?;
+        Ok(Outcome::Now(Answer::Claims(found), None))
+    }
+
     fn copy(&self, device: &OwnedFd) -> Result<OwnedFd, Error> {
         device.try_clone().map_err(|source| Error::Mount { path: self.places.mount_point.clone(), source })
-    }
-
-    fn mount(&self) -> Result<OwnedFd, Error> {
-        let point = &self.places.mount_point;
-        let error = |source| Error::Mount { path: point.clone(), source };
-        if let Some(other) = self.mounted()?.filter(|mounted| mounted.source != self.run_dir()) {
-            return Err(self.taken_by(&other));
-        }
-        mounts::unmount_fuse(point).map_err(error)?;
-        fs::create_dir_all(point).map_err(error)?;
-        let device = mounts::mount_fuse(point, self.run_dir()).map_err(error)?;
-        info!(path = %point.display(), "mounted");
-        Ok(device)
-    }
-
-    /// Puts the plain files of the tree where the file system would be.
-    fn expose(&self) -> Result<(), Error> {
-        let point = &self.places.mount_point;
-        let error = |source| Error::Mount { path: point.clone(), source };
-        let taken = self.mounted()?;
-        if let Some(other) = taken.as_ref().filter(|mounted| mounted.source != self.run_dir()) {
-            return Err(self.taken_by(other));
-        }
-        mounts::unmount_fuse(point).map_err(error)?;
-        fs::create_dir_all(point).map_err(error)?;
-        // A runtime may live in another namespace, and must find the newest version there.
-        mounts::share(&self.places.anchors).map_err(error)?;
-        let tree = here(&self.places.tree).map_err(error)?;
-        if here(point).map_err(error)? == tree {
-            return Ok(());
-        }
-        Detached::read_only(&self.places.tree).and_then(|tree| tree.put_on(point)).map_err(error)?;
-        info!(path = %point.display(), "the plain files are mounted");
-        Ok(())
-    }
-
-    /// Leaves nothing that is mounted, and no way to ask.
-    fn take_away(&mut self) -> Result<(), Error> {
-        let Places { mount_point: point, anchors, tree, socket, .. } = &self.places;
-        let error = |source| Error::Mount { path: point.clone(), source };
-        for claim in self.claims()? {
-            self.anchors.drop_all_of(&anchors.join(claim.as_str()))?;
-        }
-        self.kept = None;
-        if self.is_mounted()? {
-            mounts::abort(point).and_then(|()| mounts::unmount_fuse(point)).map_err(error)?;
-        } else if matches!((here(point), here(tree)), (Ok(one), Ok(other)) if one == other) {
-            mounts::unmount(point).map_err(error)?;
-        }
-        mounts::unmount_all(anchors).map_err(error)?;
-        // What is not there cannot be asked.
-        let _ = fs::remove_file(socket);
-        Ok(())
-    }
-
-    fn taken_by(&self, other: &Mounted) -> Error {
-        Error::Refused(format!(
-            "{} is mounted by the daemon of {}; choose another --mount-point",
-            self.places.mount_point.display(),
-            other.source.display()
-        ))
-    }
-
-    fn run_dir(&self) -> &Path {
-        self.places.socket.parent().unwrap_or(Path::new("/"))
-    }
-
-    /// What of our kind is mounted on the mount point, by whomever.
-    fn mounted(&self) -> Result<Option<Mounted>, Error> {
-        let table = mounts::table();
-        let table = table.map_err(|source| Error::Mount { path: self.places.mount_point.clone(), source })?;
-        let is_there =
-            |mounted: &Mounted| mounted.path == self.places.mount_point && mounted.kind == mounts::TYPE;
-        Ok(table.into_iter().rev().find(is_there))
-    }
-
-    fn is_mounted(&self) -> Result<bool, Error> {
-        Ok(self.mounted()?.is_some_and(|mounted| mounted.source == self.run_dir()))
     }
 
     /// By their folders: a holder that has come after another knows no more.
@@ -421,9 +346,4 @@ impl Holder {
         }
         info!("no server has come back: the last versions stay as they are");
     }
-}
-
-/// Which file or folder it is.
-fn here(path: &Path) -> std::io::Result<(u64, u64)> {
-    fs::metadata(path).map(|found| (found.dev(), found.ino()))
 }

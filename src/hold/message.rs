@@ -75,6 +75,18 @@ pub enum Request {
         /// The claims.
         claims: Vec<ClaimUid>,
     },
+    /// Nobody is left who would start a container of these claims: end those that were made and are not started.
+    #[serde(rename_all = "camelCase")]
+    EndUnstarted {
+        /// The claims.
+        claims: Vec<ClaimUid>,
+    },
+    /// What are those called that keep a run of `claimfs run` open?
+    #[serde(rename_all = "camelCase")]
+    Keepers {
+        /// What its FIFO is called.
+        run: ClaimUid,
+    },
     /// Nothing is needed any more: take away what is mounted, and end.
     End,
 }
@@ -96,6 +108,8 @@ pub enum Answer {
     Claims(Vec<ClaimUid>),
     /// These were not reached.
     Unhealed(Vec<String>),
+    /// These processes.
+    Keepers(Vec<String>),
     /// It cannot be done.
     Refused(String),
 }

@@ -72,8 +72,8 @@ pub(super) fn unmount_fuse(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes everything away that is mounted on a path of ours.
-pub(super) fn unmount_all(path: &Path) -> io::Result<()> {
+/// Takes everything away that is mounted on a path of ours; it may go by itself meanwhile.
+pub(crate) fn unmount_all(path: &Path) -> io::Result<()> {
     while let Unmounted::One = unmount(path)? {}
     Ok(())
 }
@@ -156,6 +156,11 @@ pub(super) fn mount_of(descriptor: BorrowedFd<'_>) -> io::Result<u64> {
 /// What is mounted, in the order in which it was.
 pub(super) fn table() -> io::Result<Vec<Mounted>> {
     table_of(Path::new("/proc/self"))
+}
+
+/// What is mounted in a folder of which the path has no links, in the order in which it was.
+pub(crate) fn below(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    Ok(table()?.into_iter().map(|mounted| mounted.path).filter(|path| path.starts_with(folder)).collect())
 }
 
 /// What is mounted in each namespace of this machine, by a process that sees it.

@@ -12,7 +12,7 @@ use std::{
         unix::fs::OpenOptionsExt,
     },
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     thread,
 };
 
@@ -22,6 +22,7 @@ use super::{
     Error,
     message::{receive, send},
 };
+use crate::program;
 
 /// A process that opens files, and what each is wanted for.
 pub(super) struct Opener<T> {
@@ -35,12 +36,8 @@ impl<T> Opener<T> {
     pub(super) fn start() -> io::Result<Self> {
         let (socket, its) =
             socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
-        let child = Command::new(std::env::current_exe()?)
-            .arg("open")
-            .stdin(its)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
+        let child =
+            program::itself().arg("open").stdin(its).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         Ok(Self { socket, child: Some(child), wanted: VecDeque::new() })
     }
 

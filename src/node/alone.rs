@@ -1,6 +1,6 @@
 //! The daemon without a cluster: no kubelet, no API server, and a control socket in their place.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc};
 
 use tokio::{task::spawn_blocking, time};
 use tokio_util::sync::CancellationToken;
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     claims::Folder,
     config::Config,
-    device::NodeName,
+    device::{DriverName, NodeName},
     discover::Roots,
     exhibit::{Exhibit, Mode},
     hold::Places,
@@ -28,17 +28,10 @@ use crate::{
         desk::{Desk, Parts},
         presence::Runs,
         service,
+        setup::{Setup, Stay},
+        users,
     },
 };
-
-/// When it ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stay {
-    /// On a signal.
-    Always,
-    /// When there has been no claim for so long, too. Nothing of it is left then.
-    UntilIdle(Duration),
-}
 
 /// Everything that can be chosen.
 pub struct Alone {
@@ -58,18 +51,25 @@ pub struct Alone {
     pub boot_id: PathBuf,
     /// Where and how containers read about their devices, if they do.
     pub metadata: Option<(Places, Mode)>,
-    /// When it ends.
-    pub stay: Stay,
+    /// What it was started with, and when it ends.
+    pub setup: Setup,
 }
 
 impl Alone {
     /// Serves until the shutdown is asked for, it is idle or a part fails; then ends in order, within a deadline.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
-        let Self { config, node, objects_dir, cdi_dir, run_dir, roots, boot_id, metadata, stay } = self;
+        let Self { config, node, objects_dir, cdi_dir, run_dir, roots, boot_id, metadata, setup } = self;
+        let stay = setup.stay;
         // Before anything of another daemon could be touched.
-        let lock = Lock::take(&run_dir)?;
+        let lock = match stay {
+            Stay::Always => Lock::take_for_good(&run_dir).await?,
+            Stay::UntilIdle(_) => Lock::take(&run_dir)?,
+        };
+        let lock = lock.alone(&run_dir, stay)?;
         let folder = Arc::new(Folder::open(objects_dir.join("claims"))?);
         let driver = config.driver.clone();
+        let runs = Runs::open(&run_dir).map_err(Error::Runs)?;
+        refuse_elsewhere(&folder, &runs, &driver, &node)?;
         let inventory = Inventory::build(config, roots)?;
         let snapshots = inventory.subscribe();
         for notice in &snapshots.borrow().notices {
@@ -100,7 +100,8 @@ impl Alone {
             preparer: Arc::clone(&preparer),
             exhibit: exhibit.clone(),
             inventory: snapshots,
-            runs: Runs::open(&run_dir).map_err(Error::Runs)?,
+            runs,
+            setup,
         };
         // Those who ask are let go first, the rest when they are answered.
         let (front, back) = (CancellationToken::new(), CancellationToken::new());
@@ -152,6 +153,25 @@ impl Alone {
             }
         }
     }
+}
+
+/// Refuses claims that hold devices of a node or a driver that is called otherwise: these would be given away again.
+fn refuse_elsewhere(folder: &Folder, runs: &Runs, driver: &DriverName, node: &NodeName) -> Result<(), Error> {
+    for stored in folder.all() {
+        if !users::is_used(&stored, runs).map_err(Error::Runs)? {
+            continue;
+        }
+        let allocation = stored.object.status.as_ref().and_then(|status| status.allocation.as_ref());
+        let results = allocation.and_then(|allocation| allocation.devices.as_ref()?.results.as_ref());
+        for result in results.into_iter().flatten() {
+            if result.driver != driver.as_str() || result.pool != node.as_str() {
+                let (claim, driver, node) =
+                    (stored.claim.clone(), result.driver.clone(), result.pool.clone());
+                return Err(Error::Elsewhere { claim, driver, node });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What becomes of what is mounted.

@@ -10,7 +10,7 @@ use crate::{
     claims::Claims,
     device::{DriverName, NodeName},
     discover::Found,
-    exhibit::{Exhibit, Mode},
+    exhibit::{self, Exhibit, Mode},
     hold::Places,
     kubelet::{Instance, Listener},
     prepare::{self, BootId, Preparer},
@@ -54,6 +54,9 @@ impl<C: Claims> Closed<C> {
     /// Recovers what is prepared and puts the file system before the kernel.
     pub(super) fn open(self, lock: Lock) -> Result<Back<C>, Error> {
         let Self { driver, node, claims, inventory, instance, cdi_dir, run_dir, boot_id, metadata } = self;
+        if let Some((places, _)) = &metadata {
+            places.refuse_others().map_err(exhibit::Error::from)?;
+        }
         let boot = BootId::read(&boot_id).map_err(prepare::Error::from)?;
         let exhibit = metadata
             .map(|(places, mode)| Exhibit::new(driver.clone(), node.clone(), places, mode).map(Arc::new))

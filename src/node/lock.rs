@@ -10,16 +10,21 @@ use std::{
 };
 
 use nix::{
-    errno::Errno,
     fcntl::{Flock, FlockArg},
+    unistd::Pid,
 };
 use tokio::time;
+
+use crate::{
+    lock::{self, Successor},
+    standalone::setup::Stay,
+};
 
 /// Why the folder is not ours.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Another daemon has it.
-    #[error("another claimfs (process {pid}) uses {}\nfix: end it, or choose another --run-dir", .folder.display())]
+    #[error("another claimfs (process {pid}) uses {}\nfix: end it; one beside it needs folders of its own (--run-dir, --cdi-dir, --mount-point) and another driver", .folder.display())]
     Taken {
         /// The folder.
         folder: PathBuf,
@@ -27,7 +32,7 @@ pub enum Error {
         pid: String,
     },
     /// It cannot be used.
-    #[error("cannot use {}: {source}", .path.display())]
+    #[error("cannot use {}: {source}\nfix: run it as root, or name another folder with --run-dir", .path.display())]
     Unusable {
         /// The file or folder.
         path: PathBuf,
@@ -45,8 +50,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Held for as long as this value lives, however the process ends.
 pub struct Lock {
-    _file: Flock<File>,
+    file: Flock<File>,
 }
+
+/// What a daemon without a cluster writes behind its number, and what one that ends when it is idle.
+const ALONE: &str = "standalone";
+const PASSING: &str = "until idle";
 
 impl Lock {
     /// Takes it, or says who has it.
@@ -57,6 +66,25 @@ impl Lock {
                 Ok(lock) => return Ok(lock),
                 Err(Busy) if Instant::now() < deadline => thread::sleep(LOOK_EVERY),
                 Err(Busy) => return Err(taken(folder)),
+            }
+        }
+    }
+
+    /// Takes it for a daemon that stays, also from one that was started for as long as somebody needs it: that one is
+    /// asked to end, and its claims and containers are taken over.
+    pub(super) async fn take_for_good(folder: &Path) -> Result<Self, Error> {
+        let deadline = Instant::now() + SUCCESSION;
+        let mut successor = Successor::default();
+        loop {
+            match Self::try_take(folder)? {
+                Ok(lock) => return Ok(lock),
+                Err(Busy) => match passing(folder) {
+                    Some(daemon) if Instant::now() < deadline => {
+                        successor.ask(daemon);
+                        time::sleep(LOOK_EVERY).await;
+                    }
+                    _ => return Self::take(folder),
+                },
             }
         }
     }
@@ -99,10 +127,9 @@ impl Lock {
     /// Takes it if nobody has it.
     pub(super) fn try_take(folder: &Path) -> Result<Result<Self, Busy>, Error> {
         let (path, file) = open(folder)?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        match lock::try_take(file).map_err(|source| Error::Unusable { path, source })? {
             Ok(file) => Ok(Ok(Self::of(folder, file)?)),
-            Err((_, Errno::EWOULDBLOCK)) => Ok(Err(Busy)),
-            Err((_, errno)) => Err(Error::Unusable { path, source: errno.into() }),
+            Err(_) => Ok(Err(Busy)),
         }
     }
 
@@ -111,7 +138,23 @@ impl Lock {
         let written = file.set_len(0).and_then(|()| file.rewind());
         let written = written.and_then(|()| writeln!(file, "{}", std::process::id()));
         written.map_err(|source| Error::Unusable { path: folder.join("lock"), source })?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+
+    /// Says that there is no cluster, and how long we stay.
+    pub(super) fn alone(mut self, folder: &Path, stay: Stay) -> Result<Self, Error> {
+        let written = match stay {
+            Stay::Always => writeln!(self.file, "{ALONE}"),
+            Stay::UntilIdle(_) => writeln!(self.file, "{ALONE}\n{PASSING}"),
+        };
+        written.map_err(|source| Error::Unusable { path: folder.join("lock"), source })?;
+        Ok(self)
+    }
+
+    /// Whether whoever has it, or had it last, serves without a cluster.
+    #[must_use]
+    pub fn is_of_one_alone(folder: &Path) -> bool {
+        fs::read_to_string(folder.join("lock")).is_ok_and(|text| text.lines().any(|line| line == ALONE))
     }
 }
 
@@ -129,10 +172,16 @@ fn open(folder: &Path) -> Result<(PathBuf, File), Error> {
     Ok((path, file))
 }
 
+/// Who has it only until it is idle.
+fn passing(folder: &Path) -> Option<Pid> {
+    lock::owner_that_says(&fs::read_to_string(folder.join("lock")).ok()?, PASSING)
+}
+
 fn taken(folder: &Path) -> Error {
     // Without a number the message is still true.
-    let pid = fs::read_to_string(folder.join("lock")).unwrap_or_default();
-    Error::Taken { folder: folder.to_owned(), pid: pid.trim().to_owned() }
+    let text = fs::read_to_string(folder.join("lock")).unwrap_or_default();
+    let pid = text.lines().next().unwrap_or_default().trim().to_owned();
+    Error::Taken { folder: folder.to_owned(), pid }
 }
 
 #[cfg(test)]
@@ -148,6 +197,16 @@ mod tests {
         let refused = Lock::take(folder.path()).err().unwrap().to_string();
         assert!(refused.contains(&format!("(process {})", std::process::id())), "{refused}");
         drop(lock);
-        Lock::take(folder.path()).unwrap();
+        assert!(!Lock::is_of_one_alone(folder.path()));
+        let lock = Lock::take(folder.path()).unwrap().alone(folder.path(), Stay::Always).unwrap();
+        let refused = Lock::take(folder.path()).err().unwrap().to_string();
+        assert!(refused.contains(&format!("(process {})", std::process::id())), "{refused}");
+        assert!(Lock::is_of_one_alone(folder.path()));
+        assert_eq!(passing(folder.path()), None);
+        drop(lock);
+        let stay = Stay::UntilIdle(Duration::ZERO);
+        let _lock = Lock::take(folder.path()).unwrap().alone(folder.path(), stay).unwrap();
+        assert!(Lock::is_of_one_alone(folder.path()));
+        assert_eq!(passing(folder.path()), Some(Pid::this()));
     }
 }

@@ -142,9 +142,9 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(paths)
 }
 
-/// The process that has left its number.
+/// The process that has left its number, on the first line.
 fn number(path: &Path) -> Option<u32> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
+    fs::read_to_string(path).ok()?.lines().next()?.trim().parse().ok()
 }
 
 fn files(folder: &Path) -> usize {

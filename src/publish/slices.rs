@@ -55,6 +55,20 @@ pub fn slices(
     parts.iter().enumerate().map(slice).collect()
 }
 
+/// The same where no server names them: by what it would put first, so that the order is the same.
+#[must_use]
+pub fn named_slices(
+    driver: &DriverName,
+    node: &NodeName,
+    devices: &BTreeMap<DeviceName, Device>,
+) -> Vec<ResourceSlice> {
+    let mut slices = slices(driver, node, devices);
+    for slice in &mut slices {
+        slice.metadata.name = slice.metadata.generate_name.take();
+    }
+    slices
+}
+
 /// The API server keeps 58 bytes of it and puts five of its own behind; one that is far longer is refused.
 fn generate_name(index: usize, driver: &DriverName, node: &NodeName) -> String {
     let mut name = format!("{index:05x}-{driver}-{node}");

@@ -6,8 +6,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim, ResourceClaimConsumerReference};
+use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim};
 use tokio::sync::{oneshot, watch};
+use tracing::warn;
 
 use super::{
     classes,
@@ -18,16 +19,14 @@ use super::{
     presence::RunId,
     queue::{MAX_WAITING, Queue, Ticket},
     refusal::Refusal,
+    users,
 };
 use crate::{
     claims::{ClaimRef, Folder, Stored},
     device::{ClaimUid, DriverName, NodeName},
     discover::Found,
+    objects::qualified,
 };
-
-/// What a run is called among those whom a claim is reserved for.
-const RUNS: &str = "runs";
-const GROUP: &str = "claimfs.dev";
 
 /// What does not change.
 pub struct Settings {
@@ -116,19 +115,21 @@ impl Books {
         patience: Patience,
     ) -> Result<Asked, Refusal> {
         let mut state = self.state();
+        let (lifetime, uid) = match (run, claim.metadata.uid.as_ref().and_then(|uid| uid.parse().ok())) {
+            (Some(_), _) => (Lifetime::Run, new_uid()?),
+            (None, Some(uid)) => (Lifetime::Kept, uid),
+            (None, None) => (Lifetime::Kept, new_uid()?),
+        };
         // Somebody may ask again who has not heard the answer.
-        let mut all = self.folder.all().into_iter();
-        if let Some(granted) = run.and_then(|run| all.find(|stored| is_reserved(stored, run))) {
+        let is_it = |stored: &Arc<Stored>| {
+            stored.claim.uid == uid || run.is_some_and(|run| users::is_reserved(stored, run))
+        };
+        if let Some(granted) = self.folder.all().into_iter().find(is_it) {
             return Ok(Asked::Granted(granted.claim.clone()));
         }
-        let lifetime = if run.is_some() { Lifetime::Run } else { Lifetime::Kept };
-        let uid: ClaimUid = kernel::uuid()
-            .map_err(Refusal::Random)?
-            .parse()
-            .map_err(|error| Refusal::Random(std::io::Error::other(error)))?;
-        let mut stored = manifest::complete(claim, &uid, lifetime)?;
+        let mut stored = manifest::complete(claim, &uid, lifetime, &self.settings.driver)?;
         if let Some(run) = run {
-            reserve(&mut stored.object, run);
+            users::reserve(&mut stored.object, run);
         }
         self.check_name(&stored.claim)?;
         let before: Vec<&Stored> = match patience {
@@ -141,11 +142,18 @@ impl Books {
             for other in before {
                 withheld.extend(machine.wanted_by(other)?);
             }
-            if let Some(result) = machine.decide(&stored, &withheld)? {
+            let decided = machine.decide(&stored, &withheld);
+            if let Ok(Some(result)) = decided {
                 return Ok(Ok(result));
             }
             let why = misfit::describe(machine, &stored, &withheld);
-            Ok(Err(if machine.could_ever_fit(&stored)? { Refusal::Misfit { why } } else { never(why) }))
+            // Where what it wants is taken, others are looked at, for which an expression may be none.
+            Ok(Err(match (machine.could_ever_fit(&stored), decided) {
+                (Ok(true), _) => Refusal::Misfit { why },
+                (_, Err(error @ decide::Error::NoClass { .. })) => return Err(error),
+                (_, Err(_)) | (Err(_), _) => Refusal::Unfit { why },
+                (Ok(false), _) => never(why),
+            }))
         })?;
         match (outcome, patience) {
             (Ok(result), _) => Ok(Asked::Granted(self.grant(stored, result)?)),
@@ -169,9 +177,9 @@ impl Books {
     pub fn join(&self, name: &str, run: Option<&RunId>) -> Result<ClaimRef, Refusal> {
         let state = self.state();
         let stored = self.find(&state, name)?;
-        if let Some(run) = run.filter(|run| !is_reserved(&stored, run)) {
+        if let Some(run) = run.filter(|run| !users::is_reserved(&stored, run)) {
             let mut stored = Stored::clone(&stored);
-            reserve(&mut stored.object, run);
+            users::reserve(&mut stored.object, run);
             self.folder.put(stored)?;
             self.changed.send_replace(());
         }
@@ -196,7 +204,10 @@ impl Books {
                     if machine.found.devices.keys().all(|device| withheld.contains(device)) {
                         return Ok(None);
                     }
-                    let result = machine.decide(&waiter.stored, &withheld)?;
+                    let result = match machine.decide(&waiter.stored, &withheld) {
+                        Err(_) if machine.could_ever_fit(&waiter.stored)? => None,
+                        decided => decided?,
+                    };
                     if result.is_none() {
                         withheld.extend(machine.wanted_by(&waiter.stored)?);
                     }
@@ -205,6 +216,8 @@ impl Books {
             });
             match decided {
                 Ok(None) => {}
+                // Somebody may be writing them just now.
+                Err(refusal @ Refusal::Classes(_)) => warn!(%refusal, "those who wait are not served"),
                 Ok(Some(result)) => served.push((ticket, self.grant(waiter.stored.clone(), result))),
                 Err(refusal) => served.push((ticket, Err(refusal))),
             }
@@ -224,10 +237,9 @@ impl Books {
     #[must_use]
     pub fn last_used_by(&self, run: &RunId) -> Vec<ClaimUid> {
         let _state = self.state();
-        self.folder
-            .all()
-            .iter()
-            .filter(|stored| goes_with(stored, run))
+        let all = self.folder.all();
+        all.iter()
+            .filter(|stored| users::goes_with(stored, run))
             .map(|stored| stored.claim.uid.clone())
             .collect()
     }
@@ -236,11 +248,9 @@ impl Books {
     pub fn leave(&self, run: &RunId) -> Result<(), Refusal> {
         let _state = self.state();
         for stored in self.folder.all() {
-            if is_reserved(&stored, run) && !goes_with(&stored, run) {
+            if users::is_reserved(&stored, run) && !users::goes_with(&stored, run) {
                 let mut stored = Stored::clone(&stored);
-                if let Some(users) = stored.object.status.get_or_insert_default().reserved_for.as_mut() {
-                    users.retain(|user| !is_run(user, run));
-                }
+                users::leave(&mut stored.object, run);
                 self.folder.put(stored)?;
             }
         }
@@ -248,11 +258,26 @@ impl Books {
         Ok(())
     }
 
-    /// Begins to release a claim; false where somebody else does so already, or has done so.
+    /// Begins to release a claim, after which nobody can join it. False where it is not as it has to be for that any
+    /// more, or somebody else does so already, or has done so.
     #[must_use]
-    pub fn begin_release(&self, claim: &ClaimUid) -> bool {
+    pub fn begin_release(&self, claim: &ClaimUid, is_over: impl FnOnce(&Stored) -> bool) -> bool {
         let mut state = self.state();
-        self.folder.find(claim).is_some() && state.leaving.insert(claim.clone())
+        self.folder.find(claim).is_some_and(|stored| is_over(&stored)) && state.leaving.insert(claim.clone())
+    }
+
+    /// The same for a claim by its name; one that is used is refused.
+    pub fn begin_delete(&self, name: &str) -> Result<ClaimRef, Refusal> {
+        let mut state = self.state();
+        let stored = self.find(&state, name)?;
+        let runs = users::of(&stored);
+        if !runs.is_empty() {
+            let runs: Vec<&str> = runs.iter().map(RunId::as_str).collect();
+            let by = format!("run {}", runs.join(", run "));
+            return Err(Refusal::InUse { claim: stored.claim.clone(), by });
+        }
+        state.leaving.insert(stored.claim.uid.clone());
+        Ok(stored.claim.clone())
     }
 
     /// Ends it: the claim is gone, or it stays after all.
@@ -267,21 +292,17 @@ impl Books {
         outcome
     }
 
-    /// A claim that nobody uses; one that is used is refused.
-    pub fn unused(&self, name: &str) -> Result<ClaimRef, Refusal> {
-        let state = self.state();
-        let stored = self.find(&state, name)?;
-        match users(&stored).first() {
-            Some(run) => Err(Refusal::InUse { claim: stored.claim.clone(), by: format!("run {run}") }),
-            None => Ok(stored.claim.clone()),
-        }
-    }
-
     /// Those that are there, without those that are going.
     #[must_use]
     pub fn claims(&self) -> Vec<Arc<Stored>> {
         let state = self.state();
         self.folder.all().into_iter().filter(|stored| !state.leaving.contains(&stored.claim.uid)).collect()
+    }
+
+    /// All that hold devices, also those that are going.
+    #[must_use]
+    pub fn all(&self) -> Vec<ClaimUid> {
+        self.folder.all().iter().map(|stored| stored.claim.uid.clone()).collect()
     }
 
     /// Those who wait, in order.
@@ -314,8 +335,7 @@ impl Books {
     }
 
     fn find(&self, state: &State, name: &str) -> Result<Arc<Stored>, Refusal> {
-        let name =
-            if name.contains('/') { name.to_owned() } else { format!("{}/{name}", manifest::NAMESPACE) };
+        let name = qualified(name);
         let is_it = |stored: &Arc<Stored>| {
             stored.claim.to_string() == name && !state.leaving.contains(&stored.claim.uid)
         };
@@ -352,42 +372,17 @@ impl Books {
     }
 }
 
+fn new_uid() -> Result<ClaimUid, Refusal> {
+    let uid = kernel::uuid().map_err(Refusal::Random)?;
+    uid.parse().map_err(|error| Refusal::Random(std::io::Error::other(error)))
+}
+
 impl State {
     fn tell_places(&self) {
         for (place, (_, waiter)) in self.queue.iter().enumerate() {
             waiter.before.send_if_modified(|before| std::mem::replace(before, place) != place);
         }
     }
-}
-
-/// The runs that use a claim.
-#[must_use]
-pub fn users(stored: &Stored) -> Vec<RunId> {
-    let users = stored.object.status.iter().flat_map(|status| status.reserved_for.iter().flatten());
-    users.filter(|user| user.resource == RUNS).filter_map(|user| RunId::parse(&user.name)).collect()
-}
-
-fn is_run(user: &ResourceClaimConsumerReference, run: &RunId) -> bool {
-    user.resource == RUNS && user.name == run.as_str()
-}
-
-fn is_reserved(stored: &Stored, run: &RunId) -> bool {
-    users(stored).contains(run)
-}
-
-/// Whether a claim is gone when this run is.
-fn goes_with(stored: &Stored, run: &RunId) -> bool {
-    Lifetime::of(&stored.object) == Lifetime::Run && users(stored) == [run.clone()]
-}
-
-fn reserve(claim: &mut ResourceClaim, run: &RunId) {
-    let user = ResourceClaimConsumerReference {
-        api_group: Some(GROUP.to_owned()),
-        resource: RUNS.to_owned(),
-        name: run.to_string(),
-        uid: run.to_string(),
-    };
-    claim.status.get_or_insert_default().reserved_for.get_or_insert_default().push(user);
 }
 
 #[cfg(test)]
@@ -442,8 +437,9 @@ mod tests {
     }
 
     fn release(books: &Books, claim: &ClaimRef) {
-        assert!(books.begin_release(&claim.uid));
-        assert!(!books.begin_release(&claim.uid));
+        assert!(!books.begin_release(&claim.uid, |_| false));
+        assert!(books.begin_release(&claim.uid, |_| true));
+        assert!(!books.begin_release(&claim.uid, |_| true));
         books.end_release(&claim.uid, Ok(())).unwrap();
     }
 
@@ -481,6 +477,17 @@ mod tests {
     }
 
     #[test]
+    fn whoever_asks_again_for_what_stays_gets_the_same() {
+        let (books, _place) = books();
+        let mut claim = quick("claimfs.dev", &[GPU.to_owned()], 1);
+        claim.metadata.uid = Some(String::from("0f9e8d7c-1234-4abc-9def-001122334455"));
+        let keep = || books.ask(claim.clone(), None, Patience::Refuse).map_err(|error| error.to_string());
+        let first = granted(keep());
+        assert_eq!(granted(keep()), first);
+        assert_eq!(books.claims().len(), 1);
+    }
+
+    #[test]
     fn the_same_run_gets_the_same_answer_and_shares_last_until_the_last() {
         let (books, _place) = books();
         let claim = granted(ask(&books, "r1", GPU, Patience::Refuse));
@@ -489,7 +496,8 @@ mod tests {
         assert!(books.last_used_by(&run("r1")).is_empty());
         books.leave(&run("r1")).unwrap();
         assert_eq!(books.last_used_by(&run("r2")), std::slice::from_ref(&claim.uid));
-        assert!(matches!(books.unused(claim.name.as_str()), Err(Refusal::InUse { .. })));
+        assert!(matches!(books.begin_delete(claim.name.as_str()), Err(Refusal::InUse { .. })));
+        books.leave(&run("r2")).unwrap();
         assert!(matches!(books.join("other", None), Err(Refusal::NoClaim { .. })));
     }
 }

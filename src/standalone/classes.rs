@@ -55,6 +55,7 @@ pub fn read(folder: &Path, driver: &DriverName) -> Result<Vec<DeviceClass>, Erro
     let mut objects = Objects::default();
     for file in &files {
         objects.read(file)?;
+        objects.only_known()?;
     }
     let mut classes = objects.classes;
     if !classes.iter().any(|class| name(class) == driver.as_str()) {

@@ -3,44 +3,34 @@
 //! So there is always exactly one who allocates, and every command does the same, with a daemon and without: no
 //! run has to serve others, or to hand anything over when it ends before them.
 
-use std::{
-    ffi::OsString,
-    fs, io,
-    os::unix::process::CommandExt,
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+mod connect;
 
-use hyper_util::rt::TokioIo;
+use std::{convert::Infallible, ffi::OsString, io, ops::ControlFlow, path::PathBuf, time::Duration};
+
 use k8s_openapi::api::resource::v1::ResourceClaim;
-use tokio::{net::UnixStream, time};
-use tonic::{
-    Code, Status, Streaming,
-    transport::{Channel, Endpoint},
-};
-use tower::service_fn;
+use tokio::time;
+use tonic::{Code, Status, Streaming, transport::Channel};
 
 use super::{
     api::{
-        AcquireRequest, DeleteRequest, Granted, ReleaseRequest, ReportRequest, ReportResponse, Ticket,
+        AcquireRequest, DeleteRequest, Granted, Kept, ReleaseRequest, ReportRequest, ReportResponse, Ticket,
         acquire_progress::Progress, acquire_request::Claim, control_client::ControlClient,
     },
+    kernel,
     presence::RunId,
     queue,
     report::Report,
     service,
+    setup::Stamp,
 };
-use crate::node::Lock;
 
-/// How long a daemon may take to start. One that ends takes a moment, too.
-const START_WITHIN: Duration = Duration::from_secs(15);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How long whoever has the lock may take to serve, before one is started that says who has it.
-const PATIENCE: Duration = Duration::from_secs(8);
-/// How often a daemon may fail on its own account: one can meet another that is just ending.
-const FAILURES: usize = 2;
+/// How long a daemon may take for an answer that nothing has to be waited for.
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+/// How soon one is started again for whoever needs it: systemd, or whoever else supervises it, comes first.
+const SERVE_AGAIN: Duration = Duration::from_secs(2);
+/// How often a daemon may make way for us: somebody else may want another one as often.
+const TURNS: usize = 3;
 /// How often the line may break without anything being heard in between.
 const BREAKS: usize = 10;
 
@@ -50,6 +40,9 @@ pub enum Error {
     /// Only root may ask.
     #[error("only root can do this\nfix: sudo claimfs …")]
     NotRoot,
+    /// The kernel gives no random number.
+    #[error("cannot make a UID: {0}")]
+    Random(#[source] io::Error),
     /// No daemon can be started.
     #[error("cannot start a daemon: {0}")]
     Start(#[source] io::Error),
@@ -64,7 +57,7 @@ pub enum Error {
         code: Option<i32>,
     },
     /// A daemon cannot be reached.
-    #[error("cannot reach claimfs node at {}: {reason}\nfix: is another claimfs running on this run folder? --run-dir names another", .path.display())]
+    #[error("cannot reach claimfs node at {}: {reason}\nfix: its log says why (node.log beside the socket, or journalctl -u claimfs); one that is stuck can be killed", .path.display())]
     Line {
         /// The socket.
         path: PathBuf,
@@ -91,6 +84,24 @@ pub struct Launcher {
     pub run_dir: PathBuf,
     /// What it is to find in its environment.
     pub environment: Vec<(&'static str, OsString)>,
+    /// What tells the settings that it has then from others.
+    pub stamp: Stamp,
+}
+
+/// What is heard before something is granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum News {
+    /// So many are before us.
+    Waiting(u32),
+    /// The daemon has other settings, and keeps them.
+    Kept {
+        /// The daemon.
+        process: u32,
+        /// Its configuration.
+        config: String,
+        /// All of them.
+        stamp: Option<Stamp>,
+    },
 }
 
 /// What is asked for.
@@ -119,50 +130,49 @@ pub enum Released {
 }
 
 impl Launcher {
-    /// Asks for a claim, and tells how many are before us.
+    /// Asks for a claim, and tells what is heard meanwhile.
     pub async fn acquire(
         &self,
         wanted: Wanted<'_>,
         asking: Asking<'_>,
-        mut waiting: impl FnMut(u32),
+        mut tell: impl FnMut(News),
     ) -> Result<Granted, Error> {
         let claim = match wanted {
-            Wanted::New(claim) => Claim::Manifest(serde_json::to_string(claim)?),
+            Wanted::New(claim) => {
+                let mut claim = claim.clone();
+                // What it can be asked for with again.
+                claim.metadata.uid = Some(kernel::uuid().map_err(Error::Random)?);
+                Claim::Manifest(serde_json::to_string(&claim)?)
+            }
             Wanted::Named(name) => Claim::Name(name.to_owned()),
         };
-        let request = AcquireRequest {
+        let mut request = AcquireRequest {
             claim: Some(claim),
             run: asking.run.map(ToString::to_string).unwrap_or_default(),
             ticket: asking.wait.map(|queue::Ticket { since, process }| Ticket { since, process }),
             wait: asking.wait.is_some(),
+            settings: self.stamp.to_string(),
         };
         let mut breaks = 0;
         loop {
-            let status = match self.connect().await?.acquire(request.clone()).await {
-                Ok(answer) => {
-                    let mut progress = answer.into_inner();
-                    loop {
-                        match progress.message().await {
-                            Ok(Some(message)) => match message.progress {
-                                Some(Progress::Granted(granted)) => return Ok(granted),
-                                Some(Progress::Waiting(place)) => {
-                                    breaks = 0;
-                                    waiting(place.before);
-                                }
-                                None => {}
-                            },
-                            Ok(None) => break Status::unavailable("it has hung up"),
-                            Err(status) => break status,
-                        }
-                    }
+            let mut hear = |news| {
+                if matches!(news, News::Waiting(_)) {
+                    breaks = 0;
                 }
-                Err(status) => status,
+                tell(news);
             };
-            decided(&status)?;
+            let asked = ask(self.connect().await?, request.clone(), &mut hear);
+            let answer = if request.wait { asked.await } else { within(asked).await };
+            match answer {
+                Ok(granted) => return Ok(granted),
+                Err(status) => self.undecided(&status)?,
+            }
             breaks += 1;
-            // The same run gets the same answer; without one there would be two claims.
-            if breaks > BREAKS || asking.run.is_none() {
-                return Err(self.broken("it has hung up"));
+            if breaks > BREAKS {
+                return Err(self.broken(HUNG_UP));
+            }
+            if breaks > TURNS {
+                request.settings.clear();
             }
             time::sleep(LOOK_EVERY).await;
         }
@@ -172,10 +182,10 @@ impl Launcher {
     pub async fn release(&self, run: &RunId) -> Result<Released, Error> {
         for _ in 0..BREAKS {
             let request = ReleaseRequest { run: run.to_string() };
-            match self.connect().await?.release(request).await {
+            match within(self.connect().await?.release(request)).await {
                 Ok(answer) if answer.get_ref().in_use => return Ok(Released::Later),
                 Ok(_) => return Ok(Released::Yes),
-                Err(status) => decided(&status)?,
+                Err(status) => self.undecided(&status)?,
             }
             time::sleep(LOOK_EVERY).await;
         }
@@ -185,7 +195,7 @@ impl Launcher {
     /// Deletes a claim.
     pub async fn delete(&self, name: &str) -> Result<(), Error> {
         let request = DeleteRequest { name: name.to_owned() };
-        match self.connect().await?.delete(request).await {
+        match within(self.connect().await?.delete(request)).await {
             Ok(_) => Ok(()),
             Err(status) => Err(self.failure(&status)),
         }
@@ -193,19 +203,63 @@ impl Launcher {
 
     /// What there is now.
     pub async fn report(&self) -> Result<Report, Error> {
-        let mut reports = self.reports(ReportRequest { follow: false }).await?;
-        reports.next().await?.ok_or_else(|| self.broken("it has hung up"))
+        for _ in 0..BREAKS {
+            let asked = async { self.reports(ReportRequest { follow: false }).await?.next().await };
+            match time::timeout(ANSWER_WITHIN, asked).await.map_err(|_| self.broken(SILENT))? {
+                Ok(Some(report)) => return Ok(report),
+                Ok(None) | Err(Error::Line { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            // One that is just ending hangs up.
+            time::sleep(LOOK_EVERY).await;
+        }
+        Err(self.broken(HUNG_UP))
     }
 
-    /// What there is now, and whenever it changes.
-    pub async fn follow(&self) -> Result<Reports<'_>, Error> {
-        self.reports(ReportRequest { follow: true }).await
+    /// Shows what there is now, and whenever it changes, until `show` says that it is enough. A daemon that ends is
+    /// followed by the next one.
+    pub async fn follow<E: From<Error>>(
+        &self,
+        mut show: impl FnMut(&Report) -> Result<ControlFlow<()>, E>,
+    ) -> Result<(), E> {
+        loop {
+            let mut reports = self.reports(ReportRequest { follow: true }).await?;
+            loop {
+                match reports.next().await {
+                    Ok(Some(report)) => {
+                        if show(&report)?.is_break() {
+                            return Ok(());
+                        }
+                    }
+                    Ok(None) | Err(Error::Line { .. }) => break,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            time::sleep(SERVE_AGAIN).await;
+        }
+    }
+
+    /// Sees to it that somebody serves for as long as this is waited for: what containers read comes from there.
+    pub async fn keep_served(&self) -> Infallible {
+        loop {
+            // Whoever wants to know why none starts has its log.
+            let _: Result<(), Error> = self.follow(|_| Ok(ControlFlow::Continue(()))).await;
+            time::sleep(SERVE_AGAIN).await;
+        }
     }
 
     async fn reports(&self, request: ReportRequest) -> Result<Reports<'_>, Error> {
-        match self.connect().await?.report(request).await {
+        match within(self.connect().await?.report(request)).await {
             Ok(answer) => Ok(Reports { launcher: self, stream: answer.into_inner() }),
             Err(status) => Err(self.failure(&status)),
+        }
+    }
+
+    /// For those who ask again, unless there is no use.
+    fn undecided(&self, status: &Status) -> Result<(), Error> {
+        match status.code() {
+            Code::DeadlineExceeded => Err(self.broken(status.message())),
+            _ => decided(status),
         }
     }
 
@@ -217,92 +271,35 @@ impl Launcher {
     fn broken(&self, reason: &str) -> Error {
         Error::Line { path: service::socket(&self.run_dir), reason: reason.to_owned() }
     }
+}
 
-    /// Connects to whoever serves, and starts a daemon where nobody does.
-    async fn connect(&self) -> Result<ControlClient<Channel>, Error> {
-        if !nix::unistd::geteuid().is_root() {
-            return Err(Error::NotRoot);
-        }
-        let begun = Instant::now();
-        let mut daemon: Option<Child> = None;
-        let (mut failures, mut code) = (0, None);
-        loop {
-            let refused = match self.dial().await {
-                Ok(client) => {
-                    // It may not be the one that we have started; until we end somebody has to take note of its end.
-                    if let Some(mut child) = daemon {
-                        thread::spawn(move || child.wait());
-                    }
-                    return Ok(client);
-                }
-                Err(error) => error,
-            };
-            let ended = match &mut daemon {
-                Some(child) => child.try_wait().map_err(Error::Start)?,
-                None => None,
-            };
-            if let Some(status) = ended {
-                daemon = None;
-                failures += usize::from(!status.success());
-                code = status.code();
+/// What is said of a daemon that has been stopped, or is stuck.
+const SILENT: &str = "it does not answer";
+/// What is said of one that was killed, again and again.
+const HUNG_UP: &str = "it has hung up";
+
+/// Asks for a claim, and hears what there is to say until it is granted.
+async fn ask(
+    mut client: ControlClient<Channel>,
+    request: AcquireRequest,
+    hear: &mut impl FnMut(News),
+) -> Result<Granted, Status> {
+    let mut progress = client.acquire(request).await?.into_inner();
+    while let Some(message) = progress.message().await? {
+        match message.progress {
+            Some(Progress::Granted(granted)) => return Ok(granted),
+            Some(Progress::Waiting(place)) => hear(News::Waiting(place.before)),
+            Some(Progress::Kept(Kept { process, config, settings })) => {
+                hear(News::Kept { process, config, stamp: Stamp::parse(&settings) });
             }
-            // Whoever has the lock serves in a moment, or ends.
-            let is_free = Lock::is_free(&self.run_dir);
-            let is_stuck = begun.elapsed() > PATIENCE;
-            if (is_free && failures >= FAILURES) || (is_stuck && failures > 0) {
-                return Err(self.failed(code));
-            }
-            if begun.elapsed() > START_WITHIN {
-                return Err(self.broken(&refused.to_string()));
-            }
-            if daemon.is_none() && (is_free || is_stuck) {
-                daemon = Some(self.start().map_err(Error::Start)?);
-            }
-            time::sleep(LOOK_EVERY).await;
+            None => {}
         }
     }
+    Err(Status::unavailable(HUNG_UP))
+}
 
-    async fn dial(&self) -> Result<ControlClient<Channel>, tonic::transport::Error> {
-        let path = service::socket(&self.run_dir);
-        let connector = service_fn(move |_| {
-            let path = path.clone();
-            async move { UnixStream::connect(path).await.map(TokioIo::new) }
-        });
-        // The address is never looked up.
-        let endpoint = Endpoint::from_static("http://claimfs");
-        endpoint.connect_with_connector(connector).await.map(ControlClient::new)
-    }
-
-    fn log(&self) -> PathBuf {
-        self.run_dir.join("node.log")
-    }
-
-    /// Apart from our terminal: what interrupts us is not meant for it.
-    fn start(&self) -> io::Result<Child> {
-        fs::create_dir_all(&self.run_dir)?;
-        let log = fs::OpenOptions::new().create(true).write(true).truncate(true).open(self.log())?;
-        let environment = self.environment.iter().map(|(name, value)| (name, value));
-        Command::new(std::env::current_exe()?)
-            .args(["node", "--standalone"])
-            .envs(environment)
-            .env_remove("CLAIMFS_KUBECONFIG")
-            .env_remove("CLAIMFS_POD_UID")
-            .env_remove("CLAIMFS_HTTP")
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-    }
-
-    fn failed(&self, code: Option<i32>) -> Error {
-        let log = self.log();
-        let text = fs::read_to_string(&log).unwrap_or_default();
-        let reason = text.split("\nerror: ").last().unwrap_or_default();
-        let reason = reason.trim_start_matches("error: ").trim();
-        let reason = if reason.is_empty() { "it says nothing" } else { reason };
-        Error::Failed { reason: reason.to_owned(), log, code }
-    }
+async fn within<T>(call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+    time::timeout(ANSWER_WITHIN, call).await.unwrap_or_else(|_| Err(Status::deadline_exceeded(SILENT)))
 }
 
 /// What the daemon has decided is final; that it could not be heard is not.

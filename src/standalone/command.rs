@@ -1,14 +1,19 @@
 //! What a runtime is told: its command line with the devices in it.
 
-use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::{ffi::OsString, ops::Range};
+
+use crate::runtime::Runtime;
 
 /// Stands where the devices are to go.
 const PLACE: &str = "{}";
-/// The runtimes that take CDI devices by `--device`.
-const RUNTIMES: [&str; 4] = ["podman", "docker", "nerdctl", "ctr"];
-/// What makes a container in all of them.
-const VERBS: [&str; 2] = ["run", "create"];
+/// What makes a container in all of them, and starts it, too, or only later.
+const RUN: &str = "run";
+const CREATE: &str = "create";
+/// What can stand before it. Behind any other command it means something else: `podman pod create`, `docker compose run`.
+const CONTAINERS: [&str; 2] = ["container", "containers"];
+/// Options of theirs before the command that have no value.
+const FLAGS: [&str; 8] =
+    ["-D", "--debug", "--debug-full", "-r", "--remote", "--syslog", "--tls", "--insecure-registry"];
 
 /// Why a command line has no place for devices.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,7 +26,7 @@ pub enum Error {
     /// The program is not known.
     #[error(
         "{program} is none of {}: it is not known where it takes devices\nfix: put {{}} where the --device options are to go, or run it as it is with --plain",
-        RUNTIMES.join(", ")
+        Runtime::ALL.map(Runtime::name).join(", ")
     )]
     Unknown {
         /// The program.
@@ -29,7 +34,7 @@ pub enum Error {
     },
     /// A runtime makes no container.
     #[error(
-        "{program}: there is no run or create among its words, after which devices could go\nfix: put {{}} where the --device options are to go"
+        "{program}: it is told neither to run nor to create a container, after which devices could go\nfix: put {{}} where the --device options are to go"
     )]
     NoVerb {
         /// The program.
@@ -44,12 +49,12 @@ pub struct CommandLine {
     place: Place,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Place {
     /// Wherever the user has said.
     Marked,
-    /// Before this word.
-    Before(usize),
+    /// In the place of these words, or before them where there are none.
+    At(Range<usize>),
     /// Nowhere: the program looks at its environment.
     Environment,
 }
@@ -66,22 +71,30 @@ pub enum Way {
 impl CommandLine {
     /// Finds the place before anything is asked for.
     pub fn new(words: Vec<OsString>, way: Way) -> Result<Self, Error> {
-        let program = words.first().ok_or(Error::Nothing)?.clone();
-        let name = Path::new(&program).file_name().and_then(OsStr::to_str).unwrap_or_default();
-        let shown = || program.display().to_string();
-        let is_marked = |word: &OsString| word.to_str().is_some_and(|word| word.contains(PLACE));
-        let place = if way == Way::Environment {
-            Place::Environment
-        } else if words.iter().skip(1).any(is_marked) {
-            Place::Marked
-        } else if RUNTIMES.contains(&name) {
-            let is_verb = |word: &OsString| VERBS.iter().any(|verb| word == verb);
-            let verb = words.iter().skip(1).position(is_verb);
-            Place::Before(verb.ok_or_else(|| Error::NoVerb { program: shown() })? + 2)
-        } else {
-            return Err(Error::Unknown { program: shown() });
+        let program = words.first().ok_or(Error::Nothing)?.display().to_string();
+        let is_marked = |word: &OsString| word.to_string_lossy().contains(PLACE);
+        let place = match (way, Runtime::of(&words[0]), verb(&words)) {
+            (Way::Environment, _, _) => Place::Environment,
+            // The mark may also be among the words of what runs in the container, which are not ours.
+            (Way::Words, Some(_), Some(verb)) => Place::At(behind(&words, verb)),
+            (Way::Words, _, _) if words.iter().skip(1).any(is_marked) => Place::Marked,
+            (Way::Words, Some(_), None) => return Err(Error::NoVerb { program }),
+            (Way::Words, None, _) => return Err(Error::Unknown { program }),
         };
         Ok(Self { words, place })
+    }
+
+    /// Whether the container is only made.
+    #[must_use]
+    pub fn is_for_later(&self) -> bool {
+        let is_runtime = self.words.first().and_then(Runtime::of).is_some();
+        is_runtime && verb(&self.words).is_some_and(|verb| self.words[verb] == CREATE)
+    }
+
+    /// The runtime that makes the container; behind other programs, the first that is named.
+    #[must_use]
+    pub fn runtime(&self) -> Option<Runtime> {
+        self.words.iter().find_map(Runtime::of)
     }
 
     /// The program and its arguments, with these CDI devices in them.
@@ -91,8 +104,8 @@ impl CommandLine {
         let options = || devices.iter().flat_map(|device| ["--device".into(), OsString::from(device)]);
         match place {
             Place::Environment => words,
-            Place::Before(index) => {
-                words.splice(index..index, options());
+            Place::At(these) => {
+                words.splice(these, options());
                 words
             }
             Place::Marked => {
@@ -110,8 +123,45 @@ impl CommandLine {
     }
 }
 
+/// Where a runtime is told to make a container.
+fn verb(words: &[OsString]) -> Option<usize> {
+    let mut start = 1;
+    loop {
+        let is_said = |index: &usize| {
+            let word = words[*index].to_string_lossy();
+            word == RUN || word == CREATE || CONTAINERS.contains(&&*word)
+        };
+        let found = reach(words, start).find(is_said)?;
+        if words[found] == RUN || words[found] == CREATE {
+            return Some(found);
+        }
+        start = found + 1;
+    }
+}
+
+/// The place for options of a command: where they are marked, or else directly behind it.
+fn behind(words: &[OsString], verb: usize) -> Range<usize> {
+    let start = verb + 1;
+    let mark = reach(words, start).find(|index| words[*index] == PLACE);
+    mark.map_or(start..start, |mark| mark..mark + 1)
+}
+
+/// Options, and the first word that is none. Which options have a value is not known, so what follows one may be that.
+fn reach(words: &[OsString], start: usize) -> impl Iterator<Item = usize> {
+    let is_option = |index: usize| words[index].as_encoded_bytes().starts_with(b"-");
+    let may_have_value = move |index: usize| {
+        let text = words[index].to_string_lossy();
+        is_option(index) && !text.contains('=') && !FLAGS.contains(&&*text)
+    };
+    let is_last = move |index: usize| !is_option(index) && (index == start || !may_have_value(index - 1));
+    let end = (start..words.len()).find(|index| is_last(*index)).map_or(words.len(), |last| last + 1);
+    start..end
+}
+
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use super::*;
 
     fn with(line: &str, way: Way) -> Result<String, Error> {
@@ -130,14 +180,39 @@ mod tests {
                 format!("/usr/bin/docker --context x container run {devices} i"),
             ),
             ("nerdctl create i", format!("nerdctl create {devices} i")),
+            (
+                "podman --log-level=info --remote run i",
+                format!("podman --log-level=info --remote run {devices} i"),
+            ),
+            ("ctr containers create i c", format!("ctr containers create {devices} i c")),
             ("ctr -n k8s.io run --rm i c sh", format!("ctr -n k8s.io run {devices} --rm i c sh")),
             ("sudo podman run {} i", format!("sudo podman run {devices} i")),
             ("kata --annotation=cdi={} i", String::from("kata --annotation=cdi=v/c=a,v/c=b i")),
             ("podman run {} i", format!("podman run {devices} i")),
+            ("podman run --rm {} i ls {}", format!("podman run --rm {devices} i ls {{}}")),
+            ("podman run -e A={} i find {}", format!("podman run {devices} -e A={{}} i find {{}}")),
+            ("docker compose run {} web", format!("docker compose run {devices} web")),
         ] {
             assert_eq!(with(line, Way::Words).unwrap(), expected);
         }
         assert_eq!(with("./train.sh run", Way::Environment).unwrap(), "./train.sh run");
+    }
+
+    #[test]
+    fn the_runtime_is_known_also_behind_other_programs() {
+        for (line, expected) in [
+            ("/usr/bin/docker run i", Some(Runtime::Docker)),
+            ("sudo -E nerdctl run {} i", Some(Runtime::Nerdctl)),
+            ("./train.sh {}", None),
+        ] {
+            let words = line.split_whitespace().map(OsString::from).collect();
+            let line = CommandLine::new(words, Way::Words).unwrap();
+            assert_eq!((line.runtime(), line.is_for_later()), (expected, false));
+        }
+        for line in ["podman container create i", "podman create {} i"] {
+            let words = line.split(' ').map(OsString::from).collect();
+            assert!(CommandLine::new(words, Way::Words).unwrap().is_for_later(), "{line}");
+        }
     }
 
     #[test]
@@ -149,7 +224,15 @@ mod tests {
                 && error.contains("put {} where"),
             "{error}"
         );
-        let error = with("podman ps", Way::Words).unwrap_err().to_string();
-        assert!(error.contains("no run or create"), "{error}");
+        for line in [
+            "podman ps",
+            "podman exec web run",
+            "podman pod create",
+            "docker compose run web",
+            "docker --debug",
+        ] {
+            let error = with(line, Way::Words).unwrap_err().to_string();
+            assert!(error.contains("neither to run nor to create a container"), "{line}: {error}");
+        }
     }
 }

@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// A question that takes longer is given up: others wait for the answer, too.
-const LONGEST: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(2);
 
 /// Why nothing can be decided.
 #[derive(Debug, thiserror::Error)]
@@ -157,13 +157,9 @@ impl Machine<'_> {
         of_class.chain(want.selectors.iter().copied().flatten()).collect()
     }
 
-    /// As they would be published; their names, by which the allocator orders them, are those of the server.
+    /// As they would be published.
     pub(super) fn slices(&self) -> Vec<ResourceSlice> {
-        let mut slices = publish::slices(self.driver, self.node, &self.found.devices);
-        for slice in &mut slices {
-            slice.metadata.name = slice.metadata.generate_name.take();
-        }
-        slices
+        publish::named_slices(self.driver, self.node, &self.found.devices)
     }
 }
 
@@ -226,7 +222,8 @@ pub(super) mod tests {
         pub(in crate::standalone) fn claim(&self, select: &[&str], count: u32) -> Stored {
             let select: Vec<String> = select.iter().map(|text| (*text).to_owned()).collect();
             let uid = format!("{:08x}", self.claims.len()).parse().unwrap();
-            complete(quick("claimfs.dev", &select, count), &uid, Lifetime::Run).unwrap()
+            complete(quick("claimfs.dev", &select, count), &uid, Lifetime::Run, &DriverName::default())
+                .unwrap()
         }
 
         /// Gives a claim what it gets; the names of the devices, if it gets any.
@@ -282,7 +279,9 @@ pub(super) mod tests {
     #[test]
     fn a_class_that_is_not_there_is_named_with_those_that_are() {
         let bench = Bench::new("[{name: gpu, simulated: {count: 1}}]");
-        let claim = complete(quick("gpu", &[], 1), &"u".parse().unwrap(), Lifetime::Run).unwrap();
+        let claim =
+            complete(quick("gpu", &[], 1), &"u".parse().unwrap(), Lifetime::Run, &DriverName::default())
+                .unwrap();
         let error = bench.machine().decide(&claim, &Withheld::new()).unwrap_err().to_string();
         assert_eq!(
             error,

@@ -1,43 +1,50 @@
 //! Where claims are asked for: allocated, prepared, followed until their runs are over, and released.
 
+mod follow;
+mod tell;
+
 use std::{
     collections::BTreeMap,
     io,
+    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
+use futures::future::join_all;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use tokio::{
-    sync::{mpsc, watch},
-    task::spawn_blocking,
+    sync::{Mutex as AsyncMutex, mpsc, watch},
     time,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
+use self::follow::Seen;
 use super::{
-    books::{self, Asked, Books, Patience, Waiting},
+    books::{Asked, Books, Patience, Waiting},
     manifest::Lifetime,
     presence::{RunId, Runs},
     refusal::Refusal,
-    report::{ClaimReport, DeviceReport, GrantedDevice, Report, RunReport, UsedBy},
+    setup::{Setup, Stamp, Terms, Work},
+    users,
 };
 use crate::{
     claims::{ClaimRef, Folder, Stored},
-    device::{ClaimUid, DriverName, NodeName},
+    device::{DriverName, NodeName},
     discover::Found,
-    exhibit::{Exhibit, Mode},
+    exhibit::Exhibit,
     prepare::{PreparedDevice, Preparer},
 };
 
-/// How often it is looked whether a container still runs that a daemon of its runtime has started: nobody tells.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long whoever has ended its run waits for the release.
 const RELEASE_WITHIN: Duration = Duration::from_secs(20);
+
+/// How long nobody is served for the sake of runs that were over before.
+const RECOVER_WITHIN: Duration = Duration::from_secs(1);
 
 /// What a new claim or one that is there is asked for.
 pub enum Wanted {
@@ -54,6 +61,17 @@ pub struct Granted {
     pub claim: ClaimRef,
     /// Its devices.
     pub devices: Vec<PreparedDevice>,
+}
+
+/// Settings that are not those that somebody wants.
+#[derive(Debug)]
+pub struct Kept {
+    /// Who keeps them.
+    pub process: u32,
+    /// The configuration.
+    pub config: PathBuf,
+    /// All of them.
+    pub stamp: Stamp,
 }
 
 /// Whether a run is over.
@@ -83,25 +101,45 @@ pub struct Parts {
     pub inventory: watch::Receiver<Arc<Found>>,
     /// Who uses what.
     pub runs: Runs,
+    /// What the daemon was started with.
+    pub setup: Setup,
 }
 
 /// Serves all who ask.
 pub struct Desk {
     parts: Parts,
     followed: Mutex<BTreeMap<RunId, watch::Receiver<Phase>>>,
-    /// How many are being served.
-    calls: AtomicUsize,
+    /// What containers have mounted.
+    seen: AsyncMutex<Seen>,
+    opened: Instant,
+    /// How many are being served, and how many only look.
+    served: AtomicUsize,
+    watching: AtomicUsize,
+    /// Nobody else is served: it has been idle, or somebody wants another daemon.
+    leave: CancellationToken,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
 
-/// Somebody who is being served.
-pub struct Call(Arc<Desk>);
+/// What somebody wants who is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// Something is to be done.
+    Service,
+    /// To look.
+    View,
+}
+
+/// Somebody who is there.
+pub struct Call {
+    desk: Arc<Desk>,
+    wish: Wish,
+}
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.0.calls.fetch_sub(1, Ordering::Relaxed);
-        self.0.parts.books.touch();
+        self.desk.count(self.wish).fetch_sub(1, Ordering::Relaxed);
+        self.desk.parts.books.touch();
     }
 }
 
@@ -109,8 +147,10 @@ impl Desk {
     /// Opens it; the shutdown ends what it follows.
     #[must_use]
     pub fn new(parts: Parts, shutdown: CancellationToken) -> Arc<Self> {
-        let (followed, calls, tasks) = (Mutex::default(), AtomicUsize::new(0), TaskTracker::new());
-        Arc::new(Self { parts, followed, calls, tasks, shutdown })
+        let (followed, seen) = (Mutex::default(), AsyncMutex::default());
+        let (served, watching) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let (opened, leave, tasks) = (Instant::now(), CancellationToken::new(), TaskTracker::new());
+        Arc::new(Self { parts, followed, seen, opened, served, watching, leave, tasks, shutdown })
     }
 
     /// Finishes or undoes what an earlier process or boot has left.
@@ -118,24 +158,34 @@ impl Desk {
         for claim in self.parts.preparer.collect().await {
             info!(%claim, "released what belongs to no claim");
         }
+        let mut over = Vec::new();
         for stored in self.parts.books.claims() {
-            let runs = books::users(&stored);
-            let mut is_used = Lifetime::of(&stored.object) == Lifetime::Kept;
+            let runs = users::of(&stored);
             for run in &runs {
-                is_used |= self.parts.runs.is_present(run)?;
                 self.follow(run);
             }
-            if is_used {
+            if users::is_used(&stored, &self.parts.runs)? {
                 if let Err(error) = self.parts.preparer.prepare(stored.claim.clone()).await {
                     warn!(claim = %stored.claim, %error, "a claim is not prepared");
                 }
             } else if runs.is_empty() {
-                self.release(&stored.claim.uid).await.unwrap_or_else(|error| {
+                let is_over = |stored: &Stored| users::of(stored).is_empty();
+                self.release(&stored.claim.uid, is_over).await.unwrap_or_else(|error| {
                     warn!(claim = %stored.claim, %error, "a claim is not released");
                 });
+            } else {
+                over.extend(runs);
             }
         }
-        self.parts.runs.sweep()
+        // Before anybody asks for the same devices, unless it takes longer; whoever follows them says what is wrong.
+        let released = join_all(over.iter().map(|run| self.end(run)));
+        let _ = time::timeout(RECOVER_WITHIN, released).await;
+        self.sweep()
+    }
+
+    fn sweep(&self) -> io::Result<()> {
+        let followed = self.followed();
+        self.parts.runs.sweep(|run| followed.keys().any(|followed| followed.as_str() == run))
     }
 
     /// Serves those who wait whenever there are other devices, until the shutdown.
@@ -144,11 +194,29 @@ impl Desk {
         loop {
             tokio::select! {
                 () = self.shutdown.cancelled() => break,
-                Ok(()) = inventory.changed() => self.parts.books.serve(),
+                Ok(()) = inventory.changed() => {
+                    self.parts.books.serve();
+                    self.prepare_kept().await;
+                }
             }
         }
         self.tasks.close();
         self.tasks.wait().await;
+    }
+
+    /// Prepares what is kept and could not be prepared yet: its device may just have come.
+    async fn prepare_kept(&self) {
+        let Parts { books, preparer, .. } = &self.parts;
+        for stored in books.claims() {
+            let is_kept = Lifetime::of(&stored.object) == Lifetime::Kept;
+            if is_kept && preparer.devices_of(&stored.claim.uid).is_none() {
+                match preparer.prepare(stored.claim.clone()).await {
+                    Ok(_) => info!(claim = %stored.claim, "prepared"),
+                    Err(error) => warn!(claim = %stored.claim, %error, "a claim is not prepared"),
+                }
+                books.touch();
+            }
+        }
     }
 
     /// Waits until there has been nothing to do for so long.
@@ -156,21 +224,59 @@ impl Desk {
         let mut changes = self.parts.books.changes();
         loop {
             changes.mark_unchanged();
-            let is_idle = self.calls.load(Ordering::Relaxed) == 0 && self.parts.books.is_empty();
+            let is_idle = self.work() == Work::None && self.watching.load(Ordering::Relaxed) == 0;
             let wait = if is_idle { long } else { Duration::MAX };
-            // The books live as long as we do.
-            if time::timeout(wait, changes.changed()).await.is_err() {
-                return;
+            tokio::select! {
+                () = self.leave.cancelled() => return,
+                // The books live as long as we do.
+                changed = time::timeout(wait, changes.changed()) => if changed.is_err() {
+                    // Whoever comes now waits for the next one.
+                    self.leave.cancel();
+                    return;
+                },
             }
         }
     }
 
-    /// Says that somebody is being served, for as long as it has the answer.
+    /// Whether there is something to do for others than those who only look.
+    fn work(&self) -> Work {
+        let is_idle = self.served.load(Ordering::Relaxed) == 0 && self.parts.books.is_empty();
+        if is_idle { Work::None } else { Work::Some }
+    }
+
+    /// Whether somebody can be served who wants a daemon with these settings. Asked before it is counted.
+    pub fn meet(&self, wanted: Option<&Stamp>) -> Result<Option<Kept>, Refusal> {
+        if self.leave.is_cancelled() {
+            return Err(Refusal::Ending);
+        }
+        let Setup { stamp, config, .. } = &self.parts.setup;
+        match self.parts.setup.meet(wanted, self.work()) {
+            Terms::Same => Ok(None),
+            Terms::Kept => {
+                let (process, config, stamp) = (std::process::id(), config.clone(), stamp.clone());
+                Ok(Some(Kept { process, config, stamp }))
+            }
+            Terms::Others => {
+                info!("making way for a daemon with other settings");
+                self.leave.cancel();
+                Err(Refusal::Ending)
+            }
+        }
+    }
+
+    /// Says that somebody is there, for as long as it has the answer.
     #[must_use]
-    pub fn call(self: &Arc<Self>) -> Call {
-        self.calls.fetch_add(1, Ordering::Relaxed);
+    pub fn call(self: &Arc<Self>, wish: Wish) -> Call {
+        self.count(wish).fetch_add(1, Ordering::Relaxed);
         self.parts.books.touch();
-        Call(Arc::clone(self))
+        Call { desk: Arc::clone(self), wish }
+    }
+
+    fn count(&self, wish: Wish) -> &AtomicUsize {
+        match wish {
+            Wish::Service => &self.served,
+            Wish::View => &self.watching,
+        }
     }
 
     /// Gives a run, or whoever keeps it, a claim. `tell` hears how many are before it, and whether it is still
@@ -196,13 +302,19 @@ impl Desk {
                 Asked::Waiting(waiting) => self.wait(waiting, tell).await?,
             },
         };
+        // It may have ended while it waited, and have been forgotten before it was served.
+        if let Some(run) = run {
+            self.follow(run);
+        }
         match self.parts.preparer.prepare(claim.clone()).await {
             Ok(devices) => {
                 info!(%claim, run = run.map(RunId::as_str), "granted");
                 Ok(Granted { claim, devices })
             }
             Err(error) => {
-                if is_new && let Err(undo) = self.release(&claim.uid).await {
+                // Others may have joined it meanwhile.
+                let is_ours = |stored: &Stored| users::of(stored).iter().all(|user| Some(user) == run);
+                if is_new && let Err(undo) = self.release(&claim.uid, is_ours).await {
                     warn!(%claim, %undo, "a claim that cannot be prepared stays");
                 }
                 Err(error.into())
@@ -245,51 +357,23 @@ impl Desk {
         }
     }
 
-    /// Deletes a claim that nobody uses.
+    /// Deletes a claim that nobody uses. Nobody can join it while that is looked at.
     pub async fn delete(self: &Arc<Self>, name: &str) -> Result<(), Refusal> {
-        let claim = self.parts.books.unused(name)?;
-        if self.is_mounted(vec![claim.uid.clone()]).await? {
-            return Err(Refusal::InUse { claim, by: String::from("a container") });
-        }
-        self.release(&claim.uid).await
-    }
-
-    /// What there is.
-    #[must_use]
-    pub fn report(&self) -> Report {
-        let Parts { driver, node, books, preparer, exhibit, inventory, .. } = &self.parts;
-        let owners = preparer.owners();
-        let found = Arc::clone(&inventory.borrow());
-        let devices = found.devices.values().map(|device| DeviceReport {
-            name: device.name.to_string(),
-            source: device.source.to_string(),
-            path: device.node.as_ref().map(|node| node.stable_path().display().to_string()),
-            health: device.condition.health.as_str().to_owned(),
-            message: device.condition.health.message().to_owned(),
-            most_claims: device.sharing.claims(),
-            owners: owners.get(&device.name).into_iter().flatten().map(ToString::to_string).collect(),
+        let claim = self.parts.books.begin_delete(name)?;
+        let desk = Arc::clone(self);
+        // In a task of its own: who has begun has to end, whoever still wants to know.
+        let work = self.tasks.spawn(async move {
+            let uid = claim.uid.clone();
+            match desk.is_mounted(std::slice::from_ref(&uid)).await {
+                Ok(false) => desk.take_back(&uid).await,
+                Ok(true) => {
+                    let used = Refusal::InUse { claim, by: String::from("a container") };
+                    desk.parts.books.end_release(&uid, Err(used))
+                }
+                Err(error) => desk.parts.books.end_release(&uid, Err(error)),
+            }
         });
-        let metadata = match exhibit.as_ref().map(|exhibit| exhibit.mode()) {
-            None => "off",
-            Some(Mode::Fuse) => "fuse",
-            Some(Mode::Files) => "files",
-        };
-        Report {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            process: std::process::id(),
-            driver: driver.to_string(),
-            node: node.to_string(),
-            metadata: metadata.to_owned(),
-            devices: devices.collect(),
-            claims: books.claims().iter().map(|stored| self.claim_report(stored)).collect(),
-            waiting: books.waiting(),
-        }
-    }
-
-    /// Tells of every change of what is reported.
-    #[must_use]
-    pub fn changes(&self) -> (watch::Receiver<()>, watch::Receiver<Arc<Found>>) {
-        (self.parts.books.changes(), self.parts.inventory.clone())
+        work.await.map_err(|error| Refusal::Prepare(error.into()))?
     }
 
     /// Ends when the desk does.
@@ -298,115 +382,13 @@ impl Desk {
         self.shutdown.clone()
     }
 
-    fn claim_report(&self, stored: &Stored) -> ClaimReport {
-        let devices = self.parts.preparer.devices_of(&stored.claim.uid).unwrap_or_default();
-        ClaimReport {
-            name: stored.claim.to_string(),
-            goes_with_its_runs: Lifetime::of(&stored.object) == Lifetime::Run,
-            runs: books::users(stored).iter().map(|run| self.run_report(run)).collect(),
-            devices: devices.into_iter().map(GrantedDevice::from).collect(),
-            object: stored.object.clone(),
-        }
-    }
-
-    fn run_report(&self, run: &RunId) -> RunReport {
-        let phase = self.followed().get(run).map(|phase| *phase.borrow());
-        let by = if phase == Some(Phase::InUse) { UsedBy::Container } else { UsedBy::Run };
-        RunReport { name: run.to_string(), by }
-    }
-
     fn is_present(&self, run: &RunId) -> Result<bool, Refusal> {
         let present = self.parts.runs.is_present(run);
         present.map_err(|source| Refusal::Presence { run: run.clone(), source })
     }
 
-    /// Follows a run to its end, unless somebody does.
-    fn follow(self: &Arc<Self>, run: &RunId) {
-        let mut followed = self.followed();
-        if followed.contains_key(run) {
-            return;
-        }
-        let (phase, seen) = watch::channel(Phase::Present);
-        followed.insert(run.clone(), seen);
-        let (desk, run) = (Arc::clone(self), run.clone());
-        self.tasks.spawn(async move {
-            tokio::select! {
-                () = desk.shutdown.clone().cancelled_owned() => {}
-                () = desk.follow_to_the_end(&run, &phase) => {
-                    desk.followed().remove(&run);
-                    phase.send_replace(Phase::Over);
-                }
-            }
-        });
-    }
-
-    async fn follow_to_the_end(self: &Arc<Self>, run: &RunId, phase: &watch::Sender<Phase>) {
-        while let Err(error) = self.parts.runs.gone(run).await {
-            warn!(%run, %error, "cannot follow a run");
-            time::sleep(LOOK_EVERY).await;
-        }
-        while let Err(error) = self.leave(run, phase).await {
-            warn!(%run, %error, "a run that is over is not released yet");
-            time::sleep(LOOK_EVERY).await;
-        }
-        self.parts.runs.remove(run);
-        // Others may have been killed before they could ask for anything.
-        if let Err(error) = self.parts.runs.sweep() {
-            warn!(%error, "what runs have left stays until the next one ends");
-        }
-    }
-
-    /// Releases what a run has used. A container that its runtime's daemon has started may still use it.
-    async fn leave(self: &Arc<Self>, run: &RunId, phase: &watch::Sender<Phase>) -> Result<(), Refusal> {
-        loop {
-            let claims = self.parts.books.last_used_by(run);
-            if claims.is_empty() || !self.is_mounted(claims).await? {
-                break;
-            }
-            phase.send_replace(Phase::InUse);
-            self.parts.books.touch();
-            time::sleep(LOOK_EVERY).await;
-        }
-        for claim in self.parts.books.last_used_by(run) {
-            self.release(&claim).await?;
-        }
-        self.parts.books.leave(run)
-    }
-
-    /// First what containers could find, then the claim itself: whoever comes after a crash sees it, and goes on.
-    async fn release(self: &Arc<Self>, claim: &ClaimUid) -> Result<(), Refusal> {
-        if !self.parts.books.begin_release(claim) {
-            return Ok(());
-        }
-        let (desk, claim) = (Arc::clone(self), claim.clone());
-        // In a task of its own: who has begun has to end, whoever still wants to know.
-        let work = self.tasks.spawn(async move {
-            let released = desk.parts.preparer.unprepare(claim.clone()).await;
-            desk.parts.books.end_release(&claim, released.map_err(Refusal::from))
-        });
-        work.await.map_err(|error| Refusal::Prepare(error.into()))?
-    }
-
-    /// Whether a container anywhere on this machine has mounted what it reads about one of these claims.
-    async fn is_mounted(&self, claims: Vec<ClaimUid>) -> Result<bool, Refusal> {
-        let Some(exhibit) = self.parts.exhibit.clone() else { return Ok(false) };
-        let used = spawn_blocking(move || exhibit.used(&claims)).await;
-        let used = used.map_err(|error| Refusal::Prepare(error.into()))?;
-        Ok(!used.map_err(|error| Refusal::Prepare(error.into()))?.is_empty())
-    }
-
     /// The map is whole at every moment, so a panic elsewhere does not spoil it.
     fn followed(&self) -> MutexGuard<'_, BTreeMap<RunId, watch::Receiver<Phase>>> {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl From<PreparedDevice> for GrantedDevice {
-    fn from(device: PreparedDevice) -> Self {
-        Self {
-            request: device.request.to_string(),
-            device: device.device.to_string(),
-            cdi_device_id: device.cdi_id.to_string(),
-        }
     }
 }

@@ -3,29 +3,30 @@
 //! [`read`] and [`quick`] are for whoever asks; [`complete`] fills in what may be left out, and refuses what the
 //! API server would refuse.
 
+mod check;
+
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
 use k8s_openapi::{
     api::resource::v1::{
-        CELDeviceSelector, DeviceClaim, DeviceRequest, DeviceSelector, DeviceToleration, ExactDeviceRequest,
-        ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate,
+        CELDeviceSelector, DeviceClaim, DeviceRequest, DeviceSelector, ExactDeviceRequest, ResourceClaim,
+        ResourceClaimSpec, ResourceClaimTemplate,
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
+use self::check::Check;
 use crate::{
     allocate::Release,
-    cel::{self, CompileError},
+    cel::CompileError,
     claims::Stored,
-    device::{ClaimUid, NameError, PodClaimName, RequestName},
-    objects::{self, Objects},
+    device::{ClaimUid, DriverName, NameError, PodClaimName},
+    objects::{self, NAMESPACE, Objects},
 };
 
-/// The namespace of a claim that names none.
-pub const NAMESPACE: &str = "default";
 /// Whose rules hold.
 pub(super) const RELEASE: Release = Release::V1_37;
 /// Says how long a claim stays.
@@ -105,6 +106,7 @@ impl Lifetime {
 pub fn read(path: &Path) -> Result<Vec<ResourceClaim>, Error> {
     let mut objects = Objects::default();
     objects.read(path)?;
+    objects.only_known()?;
     let mut claims = objects.claims;
     claims.extend(objects.templates.into_iter().map(from_template));
     if claims.is_empty() {
@@ -149,7 +151,12 @@ fn named_inside(mut metadata: ObjectMeta, name: &str) -> ObjectMeta {
 }
 
 /// Fills in what was left out and refuses what cannot be.
-pub fn complete(claim: ResourceClaim, uid: &ClaimUid, lifetime: Lifetime) -> Result<Stored, Error> {
+pub fn complete(
+    claim: ResourceClaim,
+    uid: &ClaimUid,
+    lifetime: Lifetime,
+    driver: &DriverName,
+) -> Result<Stored, Error> {
     let metadata = metadata(claim.metadata, uid, lifetime);
     let name = format!(
         "{}/{}",
@@ -162,10 +169,13 @@ pub fn complete(claim: ResourceClaim, uid: &ClaimUid, lifetime: Lifetime) -> Res
         pod_claim_name.parse::<PodClaimName>().map_err(named)?;
     }
     let mut spec = claim.spec.unwrap_or_default();
-    let mut requests = spec.devices.as_mut().and_then(|devices| devices.requests.take()).unwrap_or_default();
+    let devices = spec.devices.get_or_insert_default();
+    let mut requests = devices.requests.take().unwrap_or_default();
     let check = Check { claim: &name };
     check.requests(&mut requests)?;
-    spec.devices.get_or_insert_default().requests = Some(requests);
+    check.constraints(devices.constraints.as_deref().unwrap_or_default(), &requests)?;
+    check.config(devices.config.as_deref().unwrap_or_default(), &requests, driver)?;
+    devices.requests = Some(requests);
     let stored = Stored::new(ResourceClaim { metadata, spec: Some(spec), status: None });
     stored.map_err(named)
 }
@@ -191,125 +201,6 @@ fn metadata(given: ObjectMeta, uid: &ClaimUid, lifetime: Lifetime) -> ObjectMeta
     }
 }
 
-/// Looks at one claim.
-struct Check<'a> {
-    claim: &'a str,
-}
-
-impl Check<'_> {
-    fn wrong(&self, field: &str, reason: impl Into<String>) -> Error {
-        Error::Field { claim: self.claim.to_owned(), field: field.to_owned(), reason: reason.into() }
-    }
-
-    fn requests(&self, requests: &mut [DeviceRequest]) -> Result<(), Error> {
-        const FIELD: &str = "spec.devices.requests";
-        if requests.is_empty() {
-            return Err(self.wrong(FIELD, "it asks for nothing; there must be one request at least"));
-        }
-        let mut names = BTreeSet::new();
-        for (index, request) in requests.iter_mut().enumerate() {
-            let field = format!("{FIELD}[{index}]");
-            self.name(&mut names, &request.name, &field)?;
-            match (&mut request.exactly, request.first_available.as_deref_mut().unwrap_or_default()) {
-                (Some(exactly), []) => self.want(Want::from(exactly), &format!("{field}.exactly"))?,
-                (None, alternatives @ [_, ..]) => {
-                    let mut names = BTreeSet::new();
-                    for (index, want) in alternatives.iter_mut().enumerate() {
-                        let field = format!("{field}.firstAvailable[{index}]");
-                        self.name(&mut names, &want.name.clone(), &field)?;
-                        self.want(Want::from(want), &field)?;
-                    }
-                }
-                _ => return Err(self.wrong(&field, "there must be either exactly or firstAvailable")),
-            }
-        }
-        Ok(())
-    }
-
-    fn name(&self, names: &mut BTreeSet<String>, name: &str, field: &str) -> Result<(), Error> {
-        let checked = name.parse::<RequestName>();
-        checked.map_err(|error| self.wrong(&format!("{field}.name"), error.to_string()))?;
-        let is_new = names.insert(name.to_owned());
-        is_new
-            .then_some(())
-            .ok_or_else(|| self.wrong(&format!("{field}.name"), format!("{name:?} is there already")))
-    }
-
-    fn want(&self, want: Want<'_>, field: &str) -> Result<(), Error> {
-        let Want { class, mode, count, selectors, tolerations } = want;
-        if class.is_empty() {
-            return Err(self.wrong(&format!("{field}.deviceClassName"), "a class is needed"));
-        }
-        let mode = mode.get_or_insert_with(|| String::from("ExactCount"));
-        match mode.as_str() {
-            "ExactCount" => {
-                if *count.get_or_insert(1) < 1 {
-                    return Err(self.wrong(&format!("{field}.count"), "it must be at least 1"));
-                }
-            }
-            "All" if count.is_some() => {
-                return Err(self.wrong(&format!("{field}.count"), "there is none with allocationMode All"));
-            }
-            "All" => {}
-            other => {
-                let reason = format!("{other:?} is not known; allowed: ExactCount, All");
-                return Err(self.wrong(&format!("{field}.allocationMode"), reason));
-            }
-        }
-        for toleration in tolerations.iter_mut().flatten() {
-            toleration.operator.get_or_insert_with(|| String::from("Equal"));
-        }
-        for (index, selector) in selectors.unwrap_or_default().iter().enumerate() {
-            let field = format!("{field}.selectors[{index}]");
-            let Some(CELDeviceSelector { expression }) = &selector.cel else {
-                return Err(self.wrong(&field, "there must be a cel.expression"));
-            };
-            let compiled = cel::compile(expression, expressions());
-            compiled.map_err(|source| Error::Expression { claim: self.claim.to_owned(), field, source })?;
-        }
-        Ok(())
-    }
-}
-
-/// What new expressions may use.
-fn expressions() -> cel::Features {
-    let features = crate::allocate::Features::default_of(RELEASE);
-    cel::Features {
-        consumable_capacity: features.consumable_capacity,
-        list_types: features.list_type_attributes,
-        version: cel::Version::V1_37,
-        environment: cel::Environment::New,
-    }
-}
-
-/// What a request and an alternative have in common.
-struct Want<'a> {
-    class: &'a str,
-    mode: &'a mut Option<String>,
-    count: &'a mut Option<i64>,
-    selectors: Option<&'a [DeviceSelector]>,
-    tolerations: &'a mut Option<Vec<DeviceToleration>>,
-}
-
-macro_rules! want {
-    ($kind:ty) => {
-        impl<'a> From<&'a mut $kind> for Want<'a> {
-            fn from(request: &'a mut $kind) -> Self {
-                Self {
-                    class: &request.device_class_name,
-                    mode: &mut request.allocation_mode,
-                    count: &mut request.count,
-                    selectors: request.selectors.as_deref(),
-                    tolerations: &mut request.tolerations,
-                }
-            }
-        }
-    };
-}
-
-want!(ExactDeviceRequest);
-want!(k8s_openapi::api::resource::v1::DeviceSubRequest);
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -319,12 +210,33 @@ mod tests {
     const UID: &str = "0f9e8d7c-1234-4abc-9def-001122334455";
 
     fn complete(claim: ResourceClaim) -> Result<Stored, String> {
-        super::complete(claim, &UID.parse().unwrap(), Lifetime::Run).map_err(|error| error.to_string())
+        super::complete(claim, &UID.parse().unwrap(), Lifetime::Run, &DriverName::default())
+            .map_err(|error| error.to_string())
     }
 
     fn with_requests(requests: &Value) -> Result<Stored, String> {
         let claim = json!({"metadata": {"name": "c"}, "spec": {"devices": {"requests": requests}}});
         complete(serde_json::from_value(with_kind(claim)).unwrap())
+    }
+
+    #[test]
+    fn what_nothing_answers_to_is_refused() {
+        let refused = |field: &str, value: Value| {
+            let mut claim = json!({"spec": {"devices": {"requests": [
+                {"name": "a", "firstAvailable": [{"name": "x", "deviceClassName": "c"}]}]}}});
+            claim["spec"]["devices"][field] = json!([value]);
+            complete(serde_json::from_value(with_kind(claim)).unwrap()).err()
+        };
+        let constraint = |request: &str| json!({"requests": [request], "matchAttribute": "claimfs.dev/x"});
+        assert_eq!(refused("constraints", constraint("a/x")), None);
+        let error = refused("constraints", constraint("a/y")).unwrap();
+        let expected =
+            "spec.devices.constraints[0].requests[0]: there is no request \"a/y\"; there are: a, a/x";
+        assert!(error.contains(expected), "{error}");
+        let config = |driver: &str| json!({"opaque": {"driver": driver, "parameters": {"kind": "Other"}}});
+        assert_eq!(refused("config", config("other.dev")), None);
+        let error = refused("config", config("claimfs.dev")).unwrap();
+        assert!(error.contains("spec.devices.config[0].opaque: "), "{error}");
     }
 
     fn with_kind(mut claim: Value) -> Value {

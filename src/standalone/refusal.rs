@@ -35,6 +35,12 @@ pub enum Refusal {
         /// Why.
         why: String,
     },
+    /// It asks for what cannot be decided, for example because an expression fails on a device.
+    #[error("{why}")]
+    Unfit {
+        /// Why.
+        why: String,
+    },
     /// There never are enough devices.
     #[error("{why}\nIt would not fit if all devices were free.")]
     Never {
@@ -62,7 +68,9 @@ pub enum Refusal {
         name: String,
     },
     /// Somebody uses it.
-    #[error("claim {claim} is in use by {by}\nfix: end what uses it first")]
+    #[error(
+        "claim {claim} is in use by {by}\nfix: end what uses it first; claimfs claim show tells what that is"
+    )]
     InUse {
         /// The claim.
         claim: ClaimRef,
@@ -121,6 +129,7 @@ impl Refusal {
             | Self::Message(_)
             | Self::Classes(_)
             | Self::NoClass { .. }
+            | Self::Unfit { .. }
             | Self::Decide(_) => Blame::Asked,
             Self::Misfit { .. }
             | Self::Never { .. }

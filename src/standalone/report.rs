@@ -71,6 +71,9 @@ pub struct RunReport {
     pub name: String,
     /// Who uses the claim.
     pub by: UsedBy,
+    /// What it runs, or the beginning of it.
+    #[serde(default)]
+    pub command: String,
 }
 
 /// Who uses a claim.

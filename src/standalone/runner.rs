@@ -2,38 +2,45 @@
 
 use std::{
     ffi::OsString,
-    io::{self, IsTerminal},
+    fs, future, io,
+    mem::MaybeUninit,
     os::unix::process::{CommandExt, ExitStatusExt},
     process::{Command, ExitStatus},
 };
 
 use nix::{
     sys::signal::{Signal, kill},
-    unistd::{Pid, getpid, getppid},
+    unistd::{Pid, getpgrp, getpid, getppid, tcgetpgrp},
 };
 use tokio::{
     signal::unix::{SignalKind, signal},
     task::spawn_blocking,
 };
 
-use super::api::Granted;
+use super::{api::Granted, presence::Presence};
 
 /// What names the claim, and its devices in CDI.
 const CLAIM: &str = "CLAIMFS_CLAIM";
 const DEVICES: &str = "CLAIMFS_CDI_DEVICES";
 
 /// Runs it on our terminal until it ends. It is told of signals that we get, and of our end.
-pub async fn run(words: &[OsString], granted: &Granted, devices: &[String]) -> io::Result<ExitStatus> {
+pub async fn run(
+    words: &[OsString],
+    presence: &Presence,
+    granted: &Granted,
+    devices: &[String],
+) -> io::Result<ExitStatus> {
     let [program, arguments @ ..] = words else { return Err(io::ErrorKind::InvalidInput.into()) };
     // From here on a signal does not end us, but what we run.
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut quit = signal(SignalKind::quit())?;
+    let mut terminate = Heard::listen(Signal::SIGTERM)?;
+    let mut hang_up = Heard::listen(Signal::SIGHUP)?;
+    let mut interrupt = Heard::listen(Signal::SIGINT)?;
+    let mut quit = Heard::listen(Signal::SIGQUIT)?;
     let mut command = Command::new(program);
     command.args(arguments);
     command.env(CLAIM, format!("{}/{}", granted.namespace, granted.name)).env(DEVICES, devices.join(" "));
     end_with_us(&mut command);
+    presence.hand_down_to(&mut command)?;
     let mut child = command.spawn()?;
     // Invariant: the kernel's numbers of processes are far below 2^31.
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
@@ -41,18 +48,70 @@ pub async fn run(words: &[OsString], granted: &Granted, devices: &[String]) -> i
     let pass_on = |signal| {
         let _ = kill(pid, signal);
     };
-    // A terminal tells all who are in its foreground by itself.
-    let is_told = io::stdin().is_terminal();
     let mut ended = spawn_blocking(move || child.wait());
     loop {
         tokio::select! {
             status = &mut ended => return status.map_err(io::Error::other)?,
-            _ = terminate.recv() => pass_on(Signal::SIGTERM),
-            _ = hang_up.recv() => pass_on(Signal::SIGHUP),
-            _ = interrupt.recv() => if !is_told { pass_on(Signal::SIGINT) },
-            _ = quit.recv() => if !is_told { pass_on(Signal::SIGQUIT) },
+            () = terminate.next() => pass_on(Signal::SIGTERM),
+            () = hang_up.next() => pass_on(Signal::SIGHUP),
+            () = interrupt.next() => if !is_in_foreground() { pass_on(Signal::SIGINT) },
+            () = quit.next() => if !is_in_foreground() { pass_on(Signal::SIGQUIT) },
         }
     }
+}
+
+/// Waits until somebody wants us to end, after what we ran has ended.
+pub async fn interrupted() -> io::Result<()> {
+    let mut terminate = Heard::listen(Signal::SIGTERM)?;
+    let mut hang_up = Heard::listen(Signal::SIGHUP)?;
+    let mut interrupt = Heard::listen(Signal::SIGINT)?;
+    tokio::select! {
+        () = terminate.next() => Ok(()),
+        () = hang_up.next() => Ok(()),
+        () = interrupt.next() => Ok(()),
+    }
+}
+
+/// A signal that we wait for. One that is ignored when we are started, by `nohup` for example, is left so, and what we run
+/// ignores it, too.
+enum Heard {
+    Comes(tokio::signal::unix::Signal),
+    IsIgnored,
+}
+
+impl Heard {
+    fn listen(which: Signal) -> io::Result<Self> {
+        if is_ignored(which)? {
+            return Ok(Self::IsIgnored);
+        }
+        signal(SignalKind::from_raw(which as i32)).map(Self::Comes)
+    }
+
+    async fn next(&mut self) {
+        match self {
+            // It never ends.
+            Self::Comes(signal) => signal.recv().await.unwrap_or_default(),
+            Self::IsIgnored => future::pending().await,
+        }
+    }
+}
+
+#[allow(unsafe_code)]
+fn is_ignored(which: Signal) -> io::Result<bool> {
+    let mut found = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: with no action to take over, the kernel only writes what there is into memory of ours that is large enough.
+    let asked = unsafe { libc::sigaction(which as i32, std::ptr::null(), found.as_mut_ptr()) };
+    if asked != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has written it.
+    Ok(unsafe { found.assume_init() }.sa_sigaction == libc::SIG_IGN)
+}
+
+/// A terminal tells all who are in its foreground by itself.
+fn is_in_foreground() -> bool {
+    let terminal = fs::File::open("/dev/tty").ok();
+    terminal.is_some_and(|terminal| tcgetpgrp(terminal) == Ok(getpgrp()))
 }
 
 /// As shells say it: its own code, or 128 and the signal.
@@ -82,6 +141,8 @@ mod tests {
     #[tokio::test]
     async fn the_end_is_passed_on_and_the_claim_is_named() {
         let granted = Granted { namespace: String::from("n"), name: String::from("c"), ..Granted::default() };
+        let place = tempfile::TempDir::new().unwrap();
+        let presence = Presence::begin(place.path(), &[]).unwrap();
         let words = |script: &str| ["sh", "-c", script].map(OsString::from);
         let devices = [String::from("v/c=a"), String::from("v/c=b")];
         for (script, code) in [
@@ -89,7 +150,7 @@ mod tests {
             ("kill -9 $$", 137),
             ("[ \"$CLAIMFS_CLAIM $CLAIMFS_CDI_DEVICES\" = 'n/c v/c=a v/c=b' ]", 0),
         ] {
-            let status = run(&words(script), &granted, &devices).await.unwrap();
+            let status = run(&words(script), &presence, &granted, &devices).await.unwrap();
             assert_eq!(exit_code(status), code, "{script}");
         }
     }

@@ -15,12 +15,16 @@ use super::{
         control_server::{Control, ControlServer},
     },
     books::Patience,
-    desk::{Call, Desk, Granted, Phase, Wanted},
+    desk::{Call, Desk, Granted, Kept, Phase, Wanted, Wish},
     presence::RunId,
     queue::Ticket,
     refusal::{Blame, Refusal},
+    setup::Stamp,
 };
 use crate::kubelet::{self, Listener};
+
+/// How many characters of a refusal are told: it goes into a header, where each may take up to twelve bytes.
+const LONGEST_REASON: usize = 64 * 1024;
 
 /// Where the socket is in a run folder.
 #[must_use]
@@ -56,7 +60,7 @@ impl Control for Service {
         &self,
         request: Request<api::AcquireRequest>,
     ) -> Result<Response<Self::AcquireStream>, Status> {
-        let api::AcquireRequest { claim, run, ticket, wait } = request.into_inner();
+        let api::AcquireRequest { claim, run, ticket, wait, settings } = request.into_inner();
         let run = optional_run(&run)?;
         let wanted = match claim {
             Some(Claim::Manifest(text)) => {
@@ -71,8 +75,9 @@ impl Control for Service {
             (true, Some(api::Ticket { since, process })) => Patience::Wait(Ticket { since, process }),
             (true, None) => return Err(Status::invalid_argument("whoever waits needs a ticket")),
         };
+        let kept = self.desk.meet(Stamp::parse(&settings).as_ref())?;
         let (tell, told) = mpsc::channel(1);
-        let (desk, call) = (Arc::clone(&self.desk), self.desk.call());
+        let (desk, call) = (Arc::clone(&self.desk), self.desk.call(Wish::Service));
         // In a task of its own: a claim that was granted is prepared, whoever still listens.
         let granted = tokio::spawn(async move {
             let _call: Call = call;
@@ -87,7 +92,11 @@ impl Control for Service {
             let granted = granted.await.map_err(|error| Status::internal(error.to_string()))?;
             Ok(Progress::Granted(granted?.into()))
         });
-        let progress = waiting.chain(answer);
+        let kept = kept.map(|Kept { process, config, stamp }| {
+            let (config, settings) = (config.display().to_string(), stamp.to_string());
+            Ok(Progress::Kept(api::Kept { process, config, settings }))
+        });
+        let progress = stream::iter(kept).chain(waiting).chain(answer);
         let progress = progress.map(|one| one.map(|one| api::AcquireProgress { progress: Some(one) }));
         Ok(Response::new(Box::pin(progress)))
     }
@@ -96,7 +105,7 @@ impl Control for Service {
         &self,
         request: Request<api::ReleaseRequest>,
     ) -> Result<Response<api::ReleaseResponse>, Status> {
-        let _call = self.desk.call();
+        let _call = self.desk.call(Wish::Service);
         let run = RunId::parse(&request.into_inner().run);
         let run = run.ok_or_else(|| Status::invalid_argument("a run is needed"))?;
         let phase = self.desk.end(&run).await?;
@@ -107,7 +116,7 @@ impl Control for Service {
         &self,
         request: Request<api::DeleteRequest>,
     ) -> Result<Response<api::DeleteResponse>, Status> {
-        let _call = self.desk.call();
+        let _call = self.desk.call(Wish::Service);
         self.desk.delete(&request.into_inner().name).await?;
         Ok(Response::new(api::DeleteResponse {}))
     }
@@ -117,7 +126,7 @@ impl Control for Service {
         request: Request<api::ReportRequest>,
     ) -> Result<Response<Self::ReportStream>, Status> {
         let (books, inventory) = self.desk.changes();
-        let state = (Arc::clone(&self.desk), self.desk.call(), books, inventory, String::new());
+        let state = (Arc::clone(&self.desk), self.desk.call(Wish::View), books, inventory, String::new());
         // Once now, and again whenever it is another one.
         let reports = stream::unfold(state, |(desk, call, mut books, mut inventory, before)| async move {
             let closing = desk.closing();
@@ -164,7 +173,12 @@ impl From<Refusal> for Status {
             Blame::Run => Code::Aborted,
             Blame::Ending => Code::Unavailable,
         };
-        Self::new(code, refusal.to_string())
+        let mut text = refusal.to_string();
+        if let Some((end, _)) = text.char_indices().nth(LONGEST_REASON) {
+            text.truncate(end);
+            text += " … (the rest is left out)";
+        }
+        Self::new(code, text)
     }
 }
 

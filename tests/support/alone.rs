@@ -13,14 +13,18 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{DEADLINE, driver::binary, podman::busybox};
+use super::{DEADLINE, driver::binary, keeper::Keeper, podman::busybox};
 
-/// All that runs in it ends with its first process, which also takes note of the ends of others. The root of containers
-/// has a busybox and a folder that the test sees, too.
+/// In control groups of its own. All that runs in it ends with its first process, which also takes note of the ends of
+/// others. The root of containers has a busybox and a folder that the test sees, too.
 const SCRIPT: &str = r#"
     set -e
     mount --make-rslave /
+    # One that runs outside stays in the list of mounts, also where it cannot be seen any more.
+    awk '$3 == "fuse.claimfs" { print $2 }' /proc/self/mounts | xargs --no-run-if-empty umount --lazy
     mount -t tmpfs tmpfs /run
+    . hack/cluster.d/groups
+    show_groups /run/groups
     mkdir -p /var/lib/containers /run/root/bin /run/root/dev /run/root/proc /run/root/sys /run/root/etc /run/root/run /run/root/var /run/root/shared
     ln -s ../run /run/root/var/run
     cp "$2" /run/root/bin/busybox
@@ -31,13 +35,10 @@ const SCRIPT: &str = r#"
 
 /// What podman needs where limits and control groups are not its own.
 const PODMAN: &[&str] = &[
-    "podman",
     "--root",
     "/run/storage",
     "--runroot",
     "/run/storage-run",
-    "--runtime",
-    "runc",
     "--cgroup-manager=cgroupfs",
     "run",
     "--network=host",
@@ -49,9 +50,13 @@ const PODMAN: &[&str] = &[
     "PATH=/bin",
 ];
 
+/// A claim for one device of any kind.
+pub const KEPT: &str = r#"{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "kept"},
+    "spec": {"devices": {"requests": [{"name": "a", "exactly": {"deviceClassName": "claimfs.dev"}}]}}}"#;
+
 /// A machine; another boot of it can follow.
 pub struct Host {
-    keeper: Child,
+    keeper: Keeper,
     pub folder: TempDir,
 }
 
@@ -68,25 +73,17 @@ impl Host {
 
     fn boot(folder: TempDir) -> Self {
         let _ = fs::remove_file(folder.path().join("ready"));
-        let keeper = Command::new("unshare")
-            .args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"])
-            .args(["bash", "-c", SCRIPT, "bash"])
-            .arg(folder.path())
-            .arg(busybox())
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
+        let (place, busybox) = (folder.path().display().to_string(), busybox().display().to_string());
+        let keeper = Keeper::start(&["bash", "-c", SCRIPT, "bash", &place, &busybox]);
         let host = Self { keeper, folder };
         eventually("the machine is there", || host.folder.path().join("ready").exists());
         host
     }
 
     /// Everything ends at once, as at a power cut; what is on the disk stays.
-    pub fn reboot(mut self) -> Self {
-        self.keeper.kill().unwrap();
-        self.keeper.wait().unwrap();
-        let folder = std::mem::replace(&mut self.folder, TempDir::new().unwrap());
-        drop(self);
+    pub fn reboot(self) -> Self {
+        let Self { keeper, folder } = self;
+        drop(keeper);
         Self::boot(folder)
     }
 
@@ -94,17 +91,9 @@ impl Host {
         self.folder.path().join(path)
     }
 
-    /// Its first process.
-    fn init(&self) -> String {
-        let id = self.keeper.id();
-        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
-        children.trim().to_owned()
-    }
-
     /// A command on this machine.
     pub fn command(&self, program: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        command.args(["--mount", "--pid", "--target", &self.init(), program]);
+        let mut command = self.keeper.command(program);
         command.env("PODMAN_IGNORE_CGROUPSV1_WARNING", "1").env("CLAIMFS_NODE_NAME", "n1");
         command
             .env("CLAIMFS_CONFIG", self.path("config.yaml"))
@@ -121,9 +110,15 @@ impl Host {
 
     /// `claimfs run` of a script in a container of podman, which sees the folder `/shared`.
     pub fn podman(&self, claim: &[&str], options: &[&str], script: &str) -> Command {
+        self.podman_by("runc", claim, options, script)
+    }
+
+    /// The same, with another runtime below it.
+    pub fn podman_by(&self, runtime: &str, claim: &[&str], options: &[&str], script: &str) -> Command {
         let shared = format!("{}:/shared", self.path("shared").display());
         let mut command = self.claimfs(&["run"]);
-        command.args(claim).arg("--").args(PODMAN).args(options).args(["--volume", &shared]);
+        command.args(claim).args(["--", "podman", "--runtime", runtime]);
+        command.args(PODMAN).args(options).args(["--volume", &shared]);
         command.args(["--rootfs", "/run/root", "sh", "-c", script]);
         command
     }
@@ -165,24 +160,17 @@ impl Host {
         self.processes_that(|arguments| is_program(arguments, program))
     }
 
-    /// Those whose parents have ended. A container has numbers of its own, but this machine's first process is their
-    /// parent then.
-    pub fn orphans(&self, program: &str) -> Vec<i32> {
-        let init = self.init();
-        let parent = |pid: i32| {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            Some(stat.rsplit(") ").next()?.split(' ').nth(1)?.to_owned())
-        };
-        processes(|pid, arguments| {
-            is_program(arguments, program) && parent(pid).as_deref() == Some(init.as_str())
-        })
-    }
-
     fn processes_that(&self, is_one: impl Fn(&[&str]) -> bool) -> Vec<i32> {
-        let namespace = fs::read_link(format!("/proc/{}/ns/pid", self.init())).unwrap();
+        let namespace = fs::read_link(format!("/proc/{}/ns/pid", self.keeper.init())).unwrap();
         let is_here =
             |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).is_ok_and(|other| other == namespace);
-        processes(|pid, arguments| is_one(arguments) && is_here(pid))
+        let entries = fs::read_dir("/proc").unwrap();
+        let processes = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let is_wanted = |pid: &i32| {
+            let text = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            is_one(&text.split('\0').collect::<Vec<&str>>()) && is_here(*pid)
+        };
+        processes.filter(is_wanted).collect()
     }
 
     /// Everything of claims that is there: objects, runs, specs, the journal and what is mounted for containers.
@@ -197,24 +185,6 @@ impl Host {
     pub fn is_clean(&self) {
         eventually(&format!("nothing is left: {:?}", self.leftovers()), || self.leftovers().is_empty());
     }
-}
-
-/// A test that fails leaves no process, mount or container.
-impl Drop for Host {
-    fn drop(&mut self) {
-        let _ = self.keeper.kill();
-        let _ = self.keeper.wait();
-    }
-}
-
-fn processes(is_one: impl Fn(i32, &[&str]) -> bool) -> Vec<i32> {
-    let entries = fs::read_dir("/proc").unwrap();
-    let processes = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let is_wanted = |pid: &i32| {
-        let text = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        is_one(*pid, &text.split('\0').collect::<Vec<&str>>())
-    };
-    processes.filter(is_wanted).collect()
 }
 
 fn is_program(arguments: &[&str], program: &str) -> bool {

@@ -158,7 +158,7 @@ impl<'a> Search<'a> {
     ) -> Result<Option<Attribute<'a>>, Error> {
         let candidate = &self.pools.candidates[at];
         let Some(&expression) = want.want.derived.get(name).filter(|_| self.derives()) else {
-            return Ok(published(candidate, name));
+            return Ok(published(candidate.id.driver, candidate.device, name).cloned());
         };
         if let Some(known) = self.derived.get(&(at, expression)) {
             return Ok(Some(known.clone()));

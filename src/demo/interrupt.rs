@@ -1,0 +1,34 @@
+//! Somebody who does not want to see the rest: a signal ends the demonstration, and everything is taken away as at its
+//! end.
+
+use std::{
+    io,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use nix::sys::signal::{SigSet, Signal};
+
+use super::Error;
+
+static IS_ASKED: AtomicBool = AtomicBool::new(false);
+static IS_KNOWN: AtomicBool = AtomicBool::new(false);
+
+/// From here on signals do not end this process, nor any thread that is started later. What it executes has them as ever.
+pub(super) fn listen() -> io::Result<()> {
+    let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
+    signals.thread_block()?;
+    // Ends with the process.
+    thread::spawn(move || {
+        while signals.wait().is_ok() {
+            IS_ASKED.store(true, Ordering::Relaxed);
+        }
+    });
+    Ok(())
+}
+
+/// For everybody who waits. It is said once, however often it is asked: what is taken away then is waited for.
+pub(super) fn check() -> Result<(), Error> {
+    let is_news = IS_ASKED.load(Ordering::Relaxed) && !IS_KNOWN.swap(true, Ordering::Relaxed);
+    if is_news { Err(Error::Interrupted) } else { Ok(()) }
+}
