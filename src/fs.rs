@@ -46,6 +46,9 @@ pub enum Refusal {
     /// What was opened is not kept any more.
     #[error("the version that was opened is not kept any more")]
     Stale,
+    /// The kernel wants to keep what it reads, for whoever has the file open, whichever version of it.
+    #[error("it cannot be copied by the kernel or mapped, only read")]
+    Shared,
     /// There is no such extended attribute.
     #[error("there is no such attribute")]
     NoAttribute,

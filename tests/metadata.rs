@@ -157,8 +157,10 @@ async fn an_update_reaches_a_running_container_at_once() {
     let seen: f64 = container.line().parse().unwrap();
     println!("seen in the container {:.0} ms after it was reported", (seen - told) * 1e3);
     assert!(seen - told < 1.0, "{seen} {told}");
-    let documents: Vec<serde_json::Value> =
-        [container.line(), container.line()].iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let documents = [container.line(), container.line()].map(|line| {
+        let document: Result<serde_json::Value, _> = serde_json::from_str(&line);
+        document.unwrap_or_else(|error| panic!("{error} in {line:?}"))
+    });
     assert_eq!(documents[0]["apiVersion"], "metadata.resource.k8s.io/v1beta1");
     assert_eq!(documents[1]["apiVersion"], "metadata.resource.k8s.io/v1alpha1");
     assert_eq!(documents[0]["metadata"]["generation"], 2);

@@ -37,7 +37,8 @@ impl From<Refusal> for Errno {
             Refusal::NotAFolder => Self::ENOTDIR,
             Refusal::IsAFolder => Self::EISDIR,
             Refusal::IsALink => Self::ELOOP,
-            Refusal::NotALink => Self::EINVAL,
+            // Whoever is told so about a copy reads by itself.
+            Refusal::NotALink | Refusal::Shared => Self::EINVAL,
             Refusal::ReadOnly => Self::EROFS,
             Refusal::Stale => Self::ESTALE,
             Refusal::NoAttribute => Self::NO_XATTR,
@@ -155,6 +156,8 @@ impl Filesystem for Adapter {
         }
     }
 
+    /// For a reader, whom the kernel names. For its page cache, which `sendfile`, `splice` and mappings use even without
+    /// our leave, it names nobody: there all readers of a file share pages, and its size is that of any version.
     fn read(
         &self,
         _: &Request,
@@ -163,10 +166,14 @@ impl Filesystem for Adapter {
         offset: u64,
         size: u32,
         _: OpenFlags,
-        _: Option<LockOwner>,
+        reader: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        match self.live.opened(handle(inode, file)) {
+        let opened = match reader {
+            Some(_) => self.live.opened(handle(inode, file)),
+            None => Err(Refusal::Shared),
+        };
+        match opened {
             Ok(version) => {
                 let bytes = &version.bytes;
                 let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
