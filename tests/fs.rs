@@ -469,9 +469,9 @@ fn a_descriptor_store_keeps_the_connection_when_the_holder_dies() {
     let mut command = Command::new("bash");
     command.args(["-c", script]);
     for name in ["claimfs-connection", "claimfs-greeting"] {
-        let descriptor = &store[name];
-        nix::fcntl::fcntl(descriptor, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty())).unwrap();
-        command.arg(descriptor.as_raw_fd().to_string());
+        // Inherited, and under a number that is none of those that it gets: one would take the other's place.
+        let number = nix::fcntl::fcntl(&store[name], nix::fcntl::FcntlArg::F_DUPFD(100)).unwrap();
+        command.arg(number.to_string());
     }
     command.arg(env!("CARGO_BIN_EXE_claimfs"));
     let mut second = hold(&mut command, places);

@@ -8,11 +8,15 @@ use std::{
     io::{BufRead, BufReader},
     path::Path,
     process::{Child, ChildStdout, Command, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
 use claimfs::kubelet::api::dra::v1::Claim;
-use nix::sys::signal::{Signal, kill};
+use nix::{
+    fcntl::{Flock, FlockArg},
+    sys::signal::{Signal, kill},
+};
 use support::{
     claims,
     cluster::Cluster,
@@ -99,6 +103,26 @@ async fn both_killed_at_once_are_healed() {
     while fs::read_to_string("/proc/self/mountinfo").unwrap().contains(anchors.to_str().unwrap()) {
         assert!(Instant::now() < deadline, "{anchors:?} is still mounted");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root and Go: hack/test runs it"]
+async fn a_holder_that_takes_long_to_die_is_waited_for() {
+    let (mut setup, _reports) = setup("dying", &[]).await;
+    let (path, holders) = (setup.machine.path("run/hold.lock"), setup.machine.holders());
+    let end = |daemon: Daemon| {
+        for holder in holders {
+            kill(holder, Signal::SIGKILL).unwrap();
+        }
+        drop(daemon);
+        // The kernel takes a lock away after the socket; here it takes its time.
+        let lock = Flock::lock(fs::File::open(path).unwrap(), FlockArg::LockExclusive).unwrap();
+        thread::spawn(move || {
+            thread::sleep(Duration::from_millis(500));
+            drop(lock);
+        });
+    };
+    setup.restart(end).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
