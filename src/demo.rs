@@ -4,6 +4,7 @@
 //! It is also a test: a step that does not do what it says ends it.
 
 mod actors;
+mod ended;
 mod interrupt;
 mod place;
 mod runtime;

@@ -4,8 +4,9 @@
 mod support;
 
 use std::{
-    fs,
+    env, fs,
     io::{BufRead, BufReader, Write},
+    os::unix::fs::PermissionsExt,
     path::Path,
     process::{Command, Stdio},
     sync::{Mutex, PoisonError},
@@ -156,6 +157,31 @@ fn whenever_it_is_interrupted_from_a_terminal_nothing_is_left_behind() {
     for _ in 0..5 {
         play("--step", Duration::from_millis(500), b"\n\n\x03");
     }
+}
+
+#[test]
+#[ignore = "needs root: hack/test runs it"]
+fn a_runtime_that_hangs_keeps_nobody() {
+    let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (temporary, programs) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let asked = programs.path().join("asked");
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" != --version ] || {{ echo ctr v2.4.2; exit; }}\ntouch {}\nsleep 1000\n",
+        asked.display()
+    );
+    let program = programs.path().join("ctr");
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", programs.path().display(), env::var("PATH").unwrap());
+    let mut demo = Command::new(binary());
+    demo.args(["demo", "--runtime", "ctr"]).env("TMPDIR", temporary.path()).env("PATH", path);
+    let mut demo = demo.stderr(Stdio::piped()).spawn().unwrap();
+    eventually("the runtime is asked", || asked.exists() || demo.try_wait().unwrap().is_some());
+    kill(Pid::from_raw(i32::try_from(demo.id()).unwrap()), Signal::SIGINT).unwrap();
+    let ended = demo.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert!(errors.contains("interrupted; everything is taken away"), "{errors}");
+    assert_nothing_is_left(&|program: &str| Command::new(program), temporary.path());
 }
 
 #[test]

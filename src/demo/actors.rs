@@ -10,10 +10,15 @@ use std::{
     process::{Child, Command, Output, Stdio},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use super::{DEADLINE, DRIVER, Error, expect, interrupt, runtime::Tried};
+use super::{
+    DEADLINE, DRIVER, Error,
+    ended::{self, ENDING, POLL},
+    expect, interrupt,
+    runtime::Tried,
+};
 use crate::standalone::service;
 
 /// What a container does: it says what it sees, and then reads until it is told to stop.
@@ -33,11 +38,6 @@ const SCRIPT: &str = r#"
 "#;
 /// How soon a daemon that is not needed any more takes everything away, in seconds.
 const UNTIL_IDLE: &str = "CLAIMFS_UNTIL_IDLE";
-
-/// How often it is looked whether something has happened.
-const POLL: Duration = Duration::from_millis(5);
-/// How long a container may take to end when something went wrong.
-const ENDING: Duration = Duration::from_secs(5);
 
 /// Our own program, told where everything is.
 #[derive(Debug)]
@@ -82,7 +82,11 @@ impl Program {
     }
 
     fn run<A: AsRef<std::ffi::OsStr>>(&self, arguments: &[A]) -> Result<Output, Error> {
-        self.command(arguments).output().map_err(Error::io("cannot run claimfs"))
+        ended::output(&mut self.command(arguments)).or_else(|error| {
+            // Nobody who has seen enough wants to know what took too long.
+            interrupt::check()?;
+            Err(Error::io("cannot run claimfs")(error))
+        })
     }
 
     /// What a command prints that must succeed.
@@ -146,15 +150,12 @@ impl Daemon {
     pub(super) fn end(self, program: &Program) -> Result<(), Error> {
         self.kill()?;
         let Self(Process(child)) = &mut Self::spawn(program, "0")?;
-        let end = Instant::now() + DEADLINE;
-        loop {
-            if let Some(status) = child.try_wait().map_err(Error::io("cannot wait for the daemon"))? {
-                return expect(status.success(), "the daemon cannot take everything away");
-            }
-            expect(Instant::now() < end, "the daemon does not end")?;
-            interrupt::check()?;
-            thread::sleep(POLL);
+        let status = ended::status(child, Instant::now() + DEADLINE);
+        match status.map_err(Error::io("cannot wait for the daemon"))? {
+            Some(status) => expect(status.success(), "the daemon cannot take everything away")?,
+            None => return Err(Error::Unexpected(String::from("the daemon does not end"))),
         }
+        interrupt::check()
     }
 }
 
@@ -237,14 +238,22 @@ impl Container {
         self.tell_to_stop()?;
         let end = Instant::now() + DEADLINE;
         let mut counted = None;
-        while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            let numbers = line.strip_prefix("read ").and_then(|rest| rest.split_once(' '));
-            counted = numbers
-                .and_then(|(reads, errors)| Some((reads.parse().ok()?, errors.parse().ok()?)))
-                .or(counted);
+        loop {
+            match self.lines.recv_timeout(POLL) {
+                Ok(line) => {
+                    let numbers = line.strip_prefix("read ").and_then(|rest| rest.split_once(' '));
+                    counted = numbers
+                        .and_then(|(reads, errors)| Some((reads.parse().ok()?, errors.parse().ok()?)))
+                        .or(counted);
+                }
+                Err(RecvTimeoutError::Timeout) if Instant::now() < end => interrupt::check()?,
+                Err(_) => break,
+            }
         }
-        let status = self.process.0.wait().map_err(Error::io("cannot wait for the container"))?;
-        expect(status.success(), "the container did not end well")?;
+        let status = ended::status(&mut self.process.0, end);
+        let status = status.map_err(Error::io("cannot wait for the container"))?;
+        expect(status.is_some(), "the container does not end")?;
+        expect(status.is_some_and(|status| status.success()), "the container did not end well")?;
         counted.ok_or_else(|| Error::Unexpected(String::from("the container did not count its reads")))
     }
 }
@@ -253,9 +262,7 @@ impl Drop for Container {
     fn drop(&mut self) {
         // Whoever is killed cannot end its container.
         let _ = self.tell_to_stop();
-        let end = Instant::now() + ENDING;
-        while matches!(self.process.0.try_wait(), Ok(None)) && Instant::now() < end {
-            thread::sleep(POLL);
-        }
+        // One that does not end is killed.
+        let _ = ended::status(&mut self.process.0, Instant::now() + ENDING);
     }
 }

@@ -27,8 +27,13 @@ pub(super) fn listen() -> io::Result<()> {
     Ok(())
 }
 
+/// Whether anybody wants it to end.
+pub(super) fn is_asked() -> bool {
+    IS_ASKED.load(Ordering::Relaxed)
+}
+
 /// For everybody who waits. It is said once, however often it is asked: what is taken away then is waited for.
 pub(super) fn check() -> Result<(), Error> {
-    let is_news = IS_ASKED.load(Ordering::Relaxed) && !IS_KNOWN.swap(true, Ordering::Relaxed);
+    let is_news = is_asked() && !IS_KNOWN.swap(true, Ordering::Relaxed);
     if is_news { Err(Error::Interrupted) } else { Ok(()) }
 }

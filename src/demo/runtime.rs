@@ -4,12 +4,12 @@
 use std::{
     ffi::OsString,
     fs,
-    os::unix::{fs::symlink, process::CommandExt},
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
-use super::{Error, actors::Program, interrupt};
+use super::{Error, actors::Program, ended, interrupt};
 use crate::{
     check::{self, Line},
     runtime::Runtime,
@@ -83,12 +83,8 @@ impl Tried {
         }
         let words = self.words("true");
         let mut command = Command::new(&words[0]);
-        // Apart from our terminal: one that is interrupted leaves what it was about to mount.
-        command.args(&words[1..]).stdin(Stdio::null()).process_group(0);
-        let output = command
-            .env("PODMAN_IGNORE_CGROUPSV1_WARNING", "1")
-            .output()
-            .map_err(|error| error.to_string())?;
+        command.args(&words[1..]).env("PODMAN_IGNORE_CGROUPSV1_WARNING", "1");
+        let output = ended::output(&mut command).map_err(|error| error.to_string())?;
         if output.status.success() {
             return Ok(());
         }
@@ -100,12 +96,8 @@ impl Tried {
     fn import(&self) -> Result<(), String> {
         let root = self.folder.join("root");
         let mut script = Command::new("sh");
-        script
-            .process_group(0)
-            .args(["-c", "tar -C \"$0\" -c . | docker import - \"$1\""])
-            .arg(root)
-            .arg(self.name());
-        let output = script.output().map_err(|error| error.to_string())?;
+        script.args(["-c", "tar -C \"$0\" -c . | docker import - \"$1\""]).arg(root).arg(self.name());
+        let output = ended::output(&mut script).map_err(|error| error.to_string())?;
         if output.status.success() {
             Ok(())
         } else {
@@ -174,7 +166,7 @@ impl Tried {
     pub(super) fn clear(&self) {
         if self.kind == Runtime::Docker {
             // It is small, and docker image prune removes it.
-            let _ = Command::new("docker").args(["image", "rm", "--force", &self.name()]).output();
+            let _ = ended::output(Command::new("docker").args(["image", "rm", "--force", &self.name()]));
         }
     }
 }
