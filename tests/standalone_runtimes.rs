@@ -111,10 +111,12 @@ fn whenever_a_client_of_docker_is_killed_no_device_is_had_twice() {
     let shared = format!("--volume={}:/shared", host.path("shared").display());
     // Whoever has the device has a file; busybox makes folders in one step.
     let script =
-        "mkdir /shared/held || touch /shared/doubled; touch /shared/ran; sleep 0.3; rmdir /shared/held";
-    let start = || {
-        let mut run =
-            engine.claimfs(&["run", "--device-class", "claimfs.dev", "--wait", "--", "docker", "run"]);
+        "mkdir /shared/held || touch /shared/doubled; touch /shared/ran; sleep 1; rmdir /shared/held";
+    // By itself, and in a script, which says only by its code that it was killed.
+    let ways = [&["docker", "run"][..], &["sh", "-c", "docker run \"$@\"; exit $?", "sh", "{}"]];
+    let start = |way: &[&str]| {
+        let mut run = engine.claimfs(&["run", "--device-class", "claimfs.dev", "--wait", "--"]);
+        run.args(way);
         run.args(["--rm", "--network=none", "--env=PATH=/bin", &shared, "box:1", "sh", "-c", script]);
         run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     };
@@ -122,9 +124,9 @@ fn whenever_a_client_of_docker_is_killed_no_device_is_had_twice() {
     let mut runs = Vec::new();
     // From before its daemon hears of it until the container runs.
     for round in 0..12 {
-        runs.push(start());
+        runs.push(start(ways[round % ways.len()]));
         eventually("docker is asked", || !host.named("docker").is_empty());
-        thread::sleep(Duration::from_millis(20 * round));
+        thread::sleep(Duration::from_millis(20) * u32::try_from(round).unwrap());
         for client in host.named("docker") {
             killed += usize::from(kill(Pid::from_raw(client), Signal::SIGKILL).is_ok());
         }

@@ -129,6 +129,9 @@ impl Folder {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
         made.map_err(|source| FolderError::Write { path: path.clone(), source })?;
         let lock = take(&path)?;
+        for file in listed(&path)?.into_iter().filter(|file| is_unfinished(file)) {
+            fs::remove_file(&file).map_err(|source| FolderError::Write { path: file, source })?;
+        }
         let mut claims = BTreeMap::new();
         for file in Self::files(&path)? {
             let stored = load(&file)?;
@@ -139,17 +142,7 @@ impl Folder {
 
     /// The files of all claims in a folder, also in one that somebody has open.
     pub fn files(path: &Path) -> Result<Vec<PathBuf>, FolderError> {
-        let read = |source| FolderError::Read { path: path.to_owned(), source };
-        let mut files = Vec::new();
-        for entry in fs::read_dir(path).map_err(read)? {
-            let file = entry.map_err(read)?.path();
-            // What begins with a dot was never finished.
-            let is_hidden = file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-            if !is_hidden && file.extension().is_some_and(|ending| ending == ENDING) {
-                files.push(file);
-            }
-        }
-        Ok(files)
+        Ok(listed(path)?.into_iter().filter(|file| !is_unfinished(file)).collect())
     }
 
     /// All of them.
@@ -211,6 +204,24 @@ impl Claims for Arc<Folder> {
     async fn is_named(&self, _: &ClaimRef, _: &NodeName) -> Result<bool, Error> {
         Ok(false)
     }
+}
+
+/// All files that are about claims.
+fn listed(path: &Path) -> Result<Vec<PathBuf>, FolderError> {
+    let read = |source| FolderError::Read { path: path.to_owned(), source };
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).map_err(read)? {
+        let file = entry.map_err(read)?.path();
+        if file.extension().is_some_and(|ending| ending == ENDING) {
+            files.push(file);
+        }
+    }
+    Ok(files)
+}
+
+/// Whether it was written by somebody who did not live to give it its name.
+fn is_unfinished(file: &Path) -> bool {
+    file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
 fn load(path: &Path) -> Result<Stored, FolderError> {
@@ -282,12 +293,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_ours_is_named_and_one_that_was_never_finished_is_passed_over() {
+    fn a_file_that_is_not_ours_is_named_and_one_that_was_never_finished_is_removed() {
         let place = TempDir::new().unwrap();
         let path = place.path().to_owned();
         fs::write(path.join(".x.yaml"), "half").unwrap();
         fs::write(path.join("notes.txt"), "mine").unwrap();
         assert!(Folder::open(path.clone()).unwrap().all().is_empty());
+        assert!(!path.join(".x.yaml").exists() && path.join("notes.txt").exists());
         for (name, text, expected) in [
             ("a.yaml", "a: [", "fix: it may hold devices"),
             ("a.yaml", "", "not one claim with the UID"),

@@ -104,16 +104,17 @@ impl Run {
         let (presence, granted) = self.acquire(&launcher, claim).await?;
         let devices: Vec<String> =
             granted.devices.iter().map(|device| device.cdi_device_id.clone()).collect();
-        let runtime = line.runtime();
+        let (runtime, is_of_runtime) = (line.runtime(), line.is_of_runtime());
         let words = line.with(&devices);
         let ended = tokio::select! {
             ended = self.run_words(&words, &presence, &granted, &devices) => ended,
             never = launcher.keep_served() => match never {},
         };
         let run = presence.id().clone();
+        // What a runtime that was killed has asked its daemon for may still come. Scripts pass that on as a code.
+        let may_be_killed = |code| !is_of_runtime && code > 128;
         match &ended {
-            // What a runtime that was killed has asked its daemon for may still come.
-            Ok(status) if status.code().is_none() => drop(presence),
+            Ok(status) if status.code().is_none_or(may_be_killed) => drop(presence),
             _ => presence.end(),
         }
         self.release(&launcher, &run).await;

@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path};
 
-/// What the processes are called that have it open, wherever they are.
+/// What the processes are called that have it open, wherever they are; each name once.
 pub(super) fn of(file: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for process in fs::read_dir("/proc")? {
@@ -14,6 +14,8 @@ pub(super) fn of(file: &Path) -> io::Result<Vec<String>> {
             names.push(fs::read_to_string(process.join("comm")).unwrap_or_default().trim().to_owned());
         }
     }
+    names.sort();
+    names.dedup();
     Ok(names)
 }
 
@@ -30,9 +32,14 @@ mod tests {
         fs::write(&file, "").unwrap();
         assert_eq!(of(&file).unwrap(), [""; 0]);
         let open = fs::File::open(&file).unwrap();
-        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(open).spawn().unwrap();
-        assert_eq!(of(&file).unwrap(), ["cat"]);
-        drop(child.stdin.take());
-        child.wait().unwrap();
+        let both = open.try_clone().unwrap();
+        let start = |open| Command::new("cat").stdin(Stdio::piped()).stdout(open).spawn().unwrap();
+        let mut children = [start(open), start(both)];
+        // What other tests start just now has it as well, for a moment.
+        assert_eq!(of(&file).unwrap().iter().filter(|name| *name == "cat").count(), 1);
+        for child in &mut children {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
     }
 }

@@ -14,6 +14,35 @@ const CONTAINERS: [&str; 2] = ["container", "containers"];
 /// Options of theirs before the command that have no value.
 const FLAGS: [&str; 8] =
     ["-D", "--debug", "--debug-full", "-r", "--remote", "--syslog", "--tls", "--insecure-registry"];
+/// Options of the command that have none in any of them.
+const FLAGS_OF_RUN: [&str; 24] = [
+    "--",
+    "--rm",
+    "--rmi",
+    "--replace",
+    "--detach",
+    "--interactive",
+    "--tty",
+    "--init",
+    "--privileged",
+    "--publish-all",
+    "--quiet",
+    "--read-only",
+    "--rootfs",
+    "--no-healthcheck",
+    "--no-hosts",
+    "--oom-kill-disable",
+    "--net-host",
+    "--null-io",
+    "--cni",
+    "--no-pivot",
+    "--seccomp",
+    "--allow-new-privs",
+    "--passwd",
+    "--sig-proxy",
+];
+/// Those that are one letter: `-it` is two of them.
+const LETTERS_OF_RUN: &str = "ditPq";
 
 /// Why a command line has no place for devices.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -84,11 +113,16 @@ impl CommandLine {
         Ok(Self { words, place })
     }
 
+    /// Whether the program itself is a runtime, and nothing that calls one.
+    #[must_use]
+    pub fn is_of_runtime(&self) -> bool {
+        self.words.first().and_then(Runtime::of).is_some()
+    }
+
     /// Whether the container is only made.
     #[must_use]
     pub fn is_for_later(&self) -> bool {
-        let is_runtime = self.words.first().and_then(Runtime::of).is_some();
-        is_runtime && verb(&self.words).is_some_and(|verb| self.words[verb] == CREATE)
+        self.is_of_runtime() && verb(&self.words).is_some_and(|verb| self.words[verb] == CREATE)
     }
 
     /// The runtime that makes the container; behind other programs, the first that is named.
@@ -131,7 +165,8 @@ fn verb(words: &[OsString]) -> Option<usize> {
             let word = words[*index].to_string_lossy();
             word == RUN || word == CREATE || CONTAINERS.contains(&&*word)
         };
-        let found = reach(words, start).find(is_said)?;
+        let is_flag = |option: &str| FLAGS.contains(&option);
+        let found = reach(words, start, is_flag).find(is_said)?;
         if words[found] == RUN || words[found] == CREATE {
             return Some(found);
         }
@@ -142,18 +177,21 @@ fn verb(words: &[OsString]) -> Option<usize> {
 /// The place for options of a command: where they are marked, or else directly behind it.
 fn behind(words: &[OsString], verb: usize) -> Range<usize> {
     let start = verb + 1;
-    let mark = reach(words, start).find(|index| words[*index] == PLACE);
+    let is_letter = |letter| LETTERS_OF_RUN.contains(letter);
+    let is_flag = |option: &str| FLAGS_OF_RUN.contains(&option) || option[1..].chars().all(is_letter);
+    let mark = reach(words, start, is_flag).find(|index| words[*index] == PLACE);
     mark.map_or(start..start, |mark| mark..mark + 1)
 }
 
-/// Options, and the first word that is none. Which options have a value is not known, so what follows one may be that.
-fn reach(words: &[OsString], start: usize) -> impl Iterator<Item = usize> {
+/// Options, and the first word that is none. Of others than flags it is not known whether they have a value, so what
+/// follows one may be that.
+fn reach(words: &[OsString], start: usize, is_flag: impl Fn(&str) -> bool) -> impl Iterator<Item = usize> {
     let is_option = |index: usize| words[index].as_encoded_bytes().starts_with(b"-");
-    let may_have_value = move |index: usize| {
+    let may_have_value = |index: usize| {
         let text = words[index].to_string_lossy();
-        is_option(index) && !text.contains('=') && !FLAGS.contains(&&*text)
+        is_option(index) && !text.contains('=') && !is_flag(&text)
     };
-    let is_last = move |index: usize| !is_option(index) && (index == start || !may_have_value(index - 1));
+    let is_last = |index: usize| !is_option(index) && (index == start || !may_have_value(index - 1));
     let end = (start..words.len()).find(|index| is_last(*index)).map_or(words.len(), |last| last + 1);
     start..end
 }
@@ -191,6 +229,8 @@ mod tests {
             ("podman run {} i", format!("podman run {devices} i")),
             ("podman run --rm {} i ls {}", format!("podman run --rm {devices} i ls {{}}")),
             ("podman run -e A={} i find {}", format!("podman run {devices} -e A={{}} i find {{}}")),
+            ("podman run --rm -it curl -d {} url", format!("podman run {devices} --rm -it curl -d {{}} url")),
+            ("ctr run --rm -t --env A=b {} i c", format!("ctr run --rm -t --env A=b {devices} i c")),
             ("docker compose run {} web", format!("docker compose run {devices} web")),
         ] {
             assert_eq!(with(line, Way::Words).unwrap(), expected);

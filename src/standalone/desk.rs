@@ -1,5 +1,6 @@
 //! Where claims are asked for: allocated, prepared, followed until their runs are over, and released.
 
+mod engines;
 mod follow;
 mod tell;
 

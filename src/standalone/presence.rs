@@ -12,7 +12,7 @@ use std::{
     fmt, fs,
     io::{self, Read},
     os::{
-        fd::{AsRawFd, FromRawFd, OwnedFd},
+        fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
         unix::{
             fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
             process::CommandExt,
@@ -125,7 +125,7 @@ impl Presence {
     /// for as long as it is there, to be started again.
     #[allow(unsafe_code)]
     pub fn hand_down_to(&self, command: &mut Command) -> io::Result<()> {
-        let fifo = self.fifo.try_clone()?;
+        let fifo = out_of_the_way(&self.fifo)?;
         let keep = move || {
             fcntl(&fifo, FcntlArg::F_SETFD(FdFlag::empty()))?;
             Ok(())
@@ -222,18 +222,19 @@ impl Runs {
 
     /// Removes what runs that are over have left, and nobody follows.
     pub fn sweep(&self, is_followed: impl Fn(&str) -> bool) -> io::Result<()> {
+        let is_followed = |entry: &fs::DirEntry| entry.file_name().to_str().is_some_and(&is_followed);
         for entry in fs::read_dir(&self.folder)? {
-            let path = entry?.path();
-            if !is_open(&path)? {
+            let entry = entry?;
+            // Whoever follows it still asks whether it was cut short.
+            if !is_followed(&entry) && !is_open(&entry.path())? {
                 // Its owner may have removed it meanwhile.
-                let _ = fs::remove_file(path);
+                let _ = fs::remove_file(entry.path());
             }
         }
         for entry in fs::read_dir(&self.commands)? {
             let entry = entry?;
             // A container can use a claim after all have ended who had the FIFO.
-            let is_followed = entry.file_name().to_str().is_some_and(&is_followed);
-            if !is_followed && !self.folder.join(entry.file_name()).exists() {
+            if !is_followed(&entry) && !self.folder.join(entry.file_name()).exists() {
                 let _ = fs::remove_file(entry.path());
             }
         }
@@ -263,7 +264,7 @@ fn lead(fifo: &fs::File) -> io::Result<Flock<fs::File>> {
 
 /// The same file under a number that nobody wants.
 #[allow(unsafe_code)]
-fn out_of_the_way(fifo: &fs::File) -> io::Result<OwnedFd> {
+fn out_of_the_way(fifo: impl AsFd) -> io::Result<OwnedFd> {
     let number = fcntl(fifo, FcntlArg::F_DUPFD_CLOEXEC(NUMBER))?;
     // SAFETY: the kernel has just made it for us, and nobody else knows its number.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
@@ -322,6 +323,12 @@ mod tests {
         presence.hand_down_to(&mut command).unwrap();
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         drop(command);
+        let fifo = place.path().join(RUNS).join(run.as_str());
+        let descriptors = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap().map(Result::unwrap);
+        let inherited = descriptors.filter(|entry| fs::read_link(entry.path()).unwrap() == fifo);
+        let numbers: Vec<i32> =
+            inherited.map(|entry| entry.file_name().to_str().unwrap().parse().unwrap()).collect();
+        assert!(!numbers.is_empty() && numbers.iter().all(|number| *number >= NUMBER), "{numbers:?}");
         assert!(runs.is_cut_short(&run));
         presence.end();
         assert!(runs.is_present(&run).unwrap() && !runs.is_led(&run).unwrap() && !runs.is_cut_short(&run));
@@ -334,6 +341,7 @@ mod tests {
         // Who comes later sees it at once.
         timeout(Duration::from_secs(20), runs.gone(&run)).await.expect("it is seen").unwrap();
         runs.sweep(|followed| followed == run.as_str()).unwrap();
+        assert!(fifo.exists());
         assert_eq!(runs.command(&run), "podman run a b");
         runs.sweep(|_| false).unwrap();
         for folder in [RUNS, COMMANDS] {

@@ -111,7 +111,9 @@ fn is_ignored(which: Signal) -> io::Result<bool> {
 /// A terminal tells all who are in its foreground by itself.
 fn is_in_foreground() -> bool {
     let terminal = fs::File::open("/dev/tty").ok();
-    terminal.is_some_and(|terminal| tcgetpgrp(terminal) == Ok(getpgrp()))
+    // Seen from another namespace of processes, every group has the number 0.
+    let is_ours = |group: Pid| group == getpgrp() && group.as_raw() != 0;
+    terminal.is_some_and(|terminal| tcgetpgrp(terminal).is_ok_and(is_ours))
 }
 
 /// As shells say it: its own code, or 128 and the signal.

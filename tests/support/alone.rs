@@ -176,14 +176,22 @@ impl Host {
     /// Everything of claims that is there: objects, runs, specs, the journal and what is mounted for containers.
     pub fn leftovers(&self) -> Vec<String> {
         let script = "cd / && ls -d run/claimfs/runs/* run/cdi/* run/claimfs/claims/* run/claimfs/anchors/* 2>/dev/null; \
-                      grep ' /run/claimfs/anchors/' /proc/self/mountinfo; ls \"$CLAIMFS_OBJECTS_DIR/claims\"; true";
+                      grep ' /run/claimfs/anchors/' /proc/self/mountinfo; ls -A \"$CLAIMFS_OBJECTS_DIR/claims\"; true";
         let mut command = self.command("sh");
         said(command.args(["-c", script])).lines().map(str::to_owned).collect()
     }
 
     /// Waits until nothing of claims is left.
     pub fn is_clean(&self) {
-        eventually(&format!("nothing is left: {:?}", self.leftovers()), || self.leftovers().is_empty());
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let leftovers = self.leftovers();
+            if leftovers.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < deadline, "still there: {leftovers:?}");
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 
@@ -192,7 +200,7 @@ fn is_program(arguments: &[&str], program: &str) -> bool {
 }
 
 /// Waits for something that nobody tells.
-pub fn eventually(what: &str, is_so: impl Fn() -> bool) {
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !is_so() {
         assert!(Instant::now() < deadline, "{what}");

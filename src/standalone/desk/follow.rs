@@ -11,7 +11,7 @@ use tracing::{info, warn};
 
 use super::{
     super::{presence::RunId, refusal::Refusal, users},
-    Desk, Phase,
+    Desk, Phase, engines,
 };
 use crate::{
     claims::Stored,
@@ -23,10 +23,31 @@ use crate::{
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often, in the end, where what is looked for hardly ever is there.
 const LOOK_SELDOM: Duration = Duration::from_secs(60);
-/// How long a runtime's daemon may take to start what it was told to, by somebody who was killed then.
-const SETTLES_WITHIN: Duration = Duration::from_secs(2);
 /// What podman starts for one container and leaves running for others: it has every descriptor that podman had.
 const STRANGERS: [&str; 1] = ["aardvark-dns"];
+
+/// Who has a run open that nobody leads any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keepers {
+    /// What it has started, as far as that can be seen.
+    Own,
+    /// Also those who inherited it by chance, and serve others as well: nobody tells when the others end.
+    Mixed,
+    /// Those alone.
+    Strangers,
+}
+
+impl Keepers {
+    /// By the names of their programs.
+    fn of(names: &[String]) -> Self {
+        let strangers = names.iter().filter(|name| STRANGERS.contains(&name.as_str())).count();
+        match strangers {
+            0 => Self::Own,
+            all if all == names.len() => Self::Strangers,
+            _ => Self::Mixed,
+        }
+    }
+}
 
 /// What was seen when it was looked which claims containers have mounted.
 #[derive(Default)]
@@ -70,7 +91,7 @@ impl Desk {
     }
 
     /// Waits until nobody has a run open for whom its claim would be kept. Where only what it has started does, it is
-    /// looked at ever more rarely what that is.
+    /// looked at ever more rarely what that is, unless nobody else would tell of its end.
     async fn follow_to_the_last(&self, run: &RunId) {
         let mut pause = LOOK_EVERY;
         loop {
@@ -84,11 +105,14 @@ impl Desk {
                 },
                 () = time::sleep(pause) => match self.parts.runs.is_led(run) {
                     Ok(true) => {}
-                    Ok(false) if self.is_kept_by_strangers(run).await => return,
-                    Ok(false) => {
-                        self.end_unstarted(self.parts.books.last_used_by(run)).await;
-                        pause = (pause * 2).min(LOOK_SELDOM);
-                    }
+                    Ok(false) => match self.keepers(run).await {
+                        Keepers::Strangers => return,
+                        Keepers::Mixed => pause = LOOK_EVERY,
+                        Keepers::Own => {
+                            self.end_unstarted(self.parts.books.last_used_by(run)).await;
+                            pause = (pause * 2).min(LOOK_SELDOM);
+                        }
+                    },
                     Err(error) => warn!(%run, %error, "cannot see whether a run goes on without its beginner"),
                 },
             }
@@ -98,9 +122,13 @@ impl Desk {
     /// Releases what a run has used. A container that its runtime's daemon has started may still use it; where the run
     /// was cut short, that daemon may be about to start one.
     async fn leave(self: &Arc<Self>, run: &RunId, phase: &watch::Sender<Phase>) -> Result<(), Refusal> {
-        let mut is_settled = !self.parts.runs.is_cut_short(run);
+        let mut settled = Instant::now();
+        if self.parts.runs.is_cut_short(run) {
+            let within = spawn_blocking(engines::settle_within).await;
+            settled += within.map_err(|error| Refusal::Prepare(error.into()))?;
+        }
         for looks in 1_u32.. {
-            let claims = self.parts.books.last_used_by(run);
+            let (claims, began) = (self.parts.books.last_used_by(run), Instant::now());
             if claims.is_empty() {
                 break;
             }
@@ -112,11 +140,10 @@ impl Desk {
                     self.end_unstarted(claims).await;
                 }
                 self.next_look().await;
-            } else if is_settled {
+            } else if settled <= began {
                 break;
             } else {
-                is_settled = true;
-                time::sleep(SETTLES_WITHIN).await;
+                self.next_look().await;
             }
         }
         for claim in self.parts.books.last_used_by(run) {
@@ -146,16 +173,14 @@ impl Desk {
         self.parts.books.end_release(claim, released.map_err(Refusal::from))
     }
 
-    /// Whether those alone have a run open that inherited it by chance, and serve others as well.
-    async fn is_kept_by_strangers(&self, run: &RunId) -> bool {
+    /// Who has a run open.
+    async fn keepers(&self, run: &RunId) -> Keepers {
         let fifo = run.fifo().clone();
         match self.look_around(move |exhibit| exhibit.keepers(&fifo)).await {
-            Ok(keepers) => {
-                !keepers.is_empty() && keepers.iter().all(|name| STRANGERS.contains(&name.as_str()))
-            }
+            Ok(names) => Keepers::of(&names),
             Err(error) => {
                 warn!(%run, %error, "cannot see who keeps a run");
-                false
+                Keepers::Own
             }
         }
     }
@@ -196,5 +221,23 @@ impl Desk {
         let Some(exhibit) = self.parts.exhibit.clone() else { return Ok(T::default()) };
         let seen = spawn_blocking(move || look(&exhibit)).await;
         seen.map_err(|error| Refusal::Prepare(error.into()))?.map_err(|error| Refusal::Prepare(error.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_keeps_a_run_is_told_from_who_has_it_by_chance() {
+        for (names, expected) in [
+            (&[][..], Keepers::Own),
+            (&["conmon"], Keepers::Own),
+            (&["aardvark-dns", "conmon"], Keepers::Mixed),
+            (&["aardvark-dns"], Keepers::Strangers),
+        ] {
+            let names: Vec<String> = names.iter().map(|name| String::from(*name)).collect();
+            assert_eq!(Keepers::of(&names), expected, "{names:?}");
+        }
     }
 }
