@@ -8,7 +8,7 @@ use std::{
     fs,
     io::Write,
     os::unix::fs::PermissionsExt,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 use nix::{
@@ -234,6 +234,80 @@ fn what_a_run_leaves_running_keeps_its_devices_unless_it_serves_others() {
     assert_eq!(host.named("aardvark-dns").len(), 1, "it is left alone");
 }
 
+/// A run that waits, and its process.
+fn start_waiting(host: &Host, script: &str) -> (Child, Pid) {
+    let before = host.processes("run");
+    let run = host.plain(&[ONE, &["--wait"]].concat(), script).spawn().unwrap();
+    let is_new = || host.processes("run").into_iter().find(|process| !before.contains(process));
+    eventually("it runs", || is_new().is_some());
+    let process = is_new().unwrap();
+    let number = before.len();
+    host.status_becomes("it waits", |status| status["waiting"].as_array().unwrap().len() == number);
+    (run, Pid::from_raw(process))
+}
+
+/// Stops a run, and with it what has led it into the machine.
+fn stop(run: &Child, process: Pid) {
+    kill(process, Signal::SIGSTOP).unwrap();
+    let state = format!("/proc/{}/stat", run.id());
+    eventually("both are stopped", || fs::read_to_string(&state).unwrap().contains(") T "));
+}
+
+/// Lets both go on.
+fn go_on(run: &Child, process: Pid) {
+    kill(process, Signal::SIGCONT).unwrap();
+    kill(Pid::from_raw(i32::try_from(run.id()).unwrap()), Signal::SIGCONT).unwrap();
+}
+
+/// A run that has the only device until there is a file `stop`.
+fn start_holding(host: &Host) -> Child {
+    let run = host.plain(ONE, "touch started; until [ -e stop ]; do sleep 0.05; done").spawn().unwrap();
+    eventually("the run has started", || host.path("shared/started").exists());
+    run
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn who_waited_when_a_daemon_was_killed_is_served_in_the_same_order_by_the_next() {
+    let host = Host::new("sources: [{name: gpu, simulated: {count: 1}}]");
+    let mut first = start_holding(&host);
+    let (mut second, slow) = start_waiting(&host, "echo second >> order");
+    let (mut third, _) = start_waiting(&host, "echo third >> order");
+    stop(&second, slow);
+    for daemon in host.processes("node") {
+        kill(Pid::from_raw(daemon), Signal::SIGKILL).unwrap();
+    }
+    fs::write(host.path("shared/stop"), "").unwrap();
+    assert!(first.wait().unwrap().success());
+    // The device is free, and whoever is quicker is there first.
+    host.status_becomes("the other waits again", |status| status["waiting"].as_array().unwrap().len() == 1);
+    go_on(&second, slow);
+    assert!(second.wait().unwrap().success() && third.wait().unwrap().success());
+    assert_eq!(fs::read_to_string(host.path("shared/order")).unwrap(), "second\nthird\n");
+    host.is_clean();
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn who_is_killed_while_it_is_served_keeps_nobody_else_waiting() {
+    let host = Host::new("sources: [{name: gpu, simulated: {count: 1}}]");
+    let mut first = start_holding(&host);
+    let (mut second, stopped) = start_waiting(&host, "touch second");
+    let (mut third, _) = start_waiting(&host, "touch third");
+    // It is given the device, and does not know.
+    stop(&second, stopped);
+    fs::write(host.path("shared/stop"), "").unwrap();
+    assert!(first.wait().unwrap().success());
+    host.status_becomes("it is served", |status| {
+        status["waiting"].as_array().unwrap().len() == 1 && status["claims"].as_array().unwrap().len() == 1
+    });
+    kill(stopped, Signal::SIGKILL).unwrap();
+    go_on(&second, stopped);
+    assert!(!second.wait().unwrap().success() && third.wait().unwrap().success());
+    assert!(!host.path("shared/second").exists() && host.path("shared/third").exists());
+    host.is_clean();
+}
+
 #[test]
 #[ignore = "needs root and Go: hack/test runs it"]
 fn a_configuration_that_is_edited_holds_for_the_next_run_unless_something_is_in_use() {
@@ -243,8 +317,7 @@ fn a_configuration_that_is_edited_holds_for_the_next_run_unless_something_is_in_
     assert!(said(host.plain(ONE, name)).contains("gpu-0"));
     edit("sources: [{name: fpga, simulated: {count: 1}}]");
     assert!(said(host.plain(ONE, name)).contains("fpga-0"));
-    let mut run = host.plain(ONE, "touch started; until [ -e stop ]; do sleep 0.05; done").spawn().unwrap();
-    eventually("the run has started", || host.path("shared/started").exists());
+    let mut run = start_holding(&host);
     edit("sources: [{name: nic, simulated: {count: 1}}]");
     let refused = output(host.plain(ONE, name));
     let errors = String::from_utf8_lossy(&refused.stderr);

@@ -17,7 +17,7 @@ use super::{
     manifest::{self, Lifetime},
     misfit,
     presence::RunId,
-    queue::{MAX_WAITING, Queue, Ticket},
+    queue::{Counter, MAX_WAITING, Patience, Queue, Ticket},
     refusal::Refusal,
     users,
 };
@@ -36,15 +36,6 @@ pub struct Settings {
     pub node: NodeName,
     /// Where classes are.
     pub classes: PathBuf,
-}
-
-/// Whether somebody waits who cannot be served at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Patience {
-    /// It does not.
-    Refuse,
-    /// It does, in this place.
-    Wait(Ticket),
 }
 
 /// What comes of a question.
@@ -89,7 +80,7 @@ struct State {
 }
 
 impl Books {
-    /// As they are in the folder.
+    /// As they are in the folder. Whoever waits is not served yet.
     #[must_use]
     pub fn open(settings: Settings, folder: Arc<Folder>, inventory: watch::Receiver<Arc<Found>>) -> Self {
         let (state, changed) = (Mutex::default(), watch::Sender::new(()));
@@ -105,6 +96,12 @@ impl Books {
     /// Tells of a change elsewhere that those who follow the books want to know.
     pub fn touch(&self) {
         self.changed.send_replace(());
+    }
+
+    /// From here on those who wait are served.
+    pub fn open_counter(&self) {
+        self.state().queue.counter = Counter::Open;
+        self.serve();
     }
 
     /// Makes a claim and gives it devices, for a run or to be kept.
@@ -156,21 +153,26 @@ impl Books {
             }))
         })?;
         match (outcome, patience) {
-            (Ok(result), _) => Ok(Asked::Granted(self.grant(stored, result)?)),
-            (Err(Refusal::Misfit { .. }), Patience::Wait(ticket)) => {
-                let (answer, answered) = oneshot::channel();
-                let (place, before) = watch::channel(0);
-                let waiter = Waiter { stored, answer, before: place };
-                // Whoever asks again in the same place has hung up on the call before.
-                drop(state.queue.leave(ticket));
-                let joined = state.queue.join(ticket, waiter);
-                joined.map_err(|_| Refusal::Crowded { waiting: MAX_WAITING })?;
-                state.tell_places();
-                self.changed.send_replace(());
-                Ok(Asked::Waiting(Waiting { ticket, answer: answered, before }))
+            (Ok(_), Patience::Wait(ticket)) if state.queue.counter == Counter::Closed => {
+                self.line_up(&mut state, ticket, stored)
             }
+            (Ok(result), _) => Ok(Asked::Granted(self.grant(stored, result)?)),
+            (Err(Refusal::Misfit { .. }), Patience::Wait(ticket)) => self.line_up(&mut state, ticket, stored),
             (Err(refusal), _) => Err(refusal),
         }
+    }
+
+    fn line_up(&self, state: &mut State, ticket: Ticket, stored: Stored) -> Result<Asked, Refusal> {
+        let (answer, answered) = oneshot::channel();
+        let (place, before) = watch::channel(0);
+        let waiter = Waiter { stored, answer, before: place };
+        // Whoever asks again in the same place has hung up on the call before.
+        drop(state.queue.leave(ticket));
+        let joined = state.queue.join(ticket, waiter);
+        joined.map_err(|_| Refusal::Crowded { waiting: MAX_WAITING })?;
+        state.tell_places();
+        self.changed.send_replace(());
+        Ok(Asked::Waiting(Waiting { ticket, answer: answered, before }))
     }
 
     /// Lets a run use a claim that is there.
@@ -196,6 +198,9 @@ impl Books {
     /// Gives devices to those who wait, in order. Nobody gets what somebody before it could use.
     pub fn serve(&self) {
         let mut state = self.state();
+        if state.queue.counter == Counter::Closed {
+            return;
+        }
         let mut withheld = Withheld::new();
         let mut served = Vec::new();
         for (ticket, waiter) in state.queue.iter() {
@@ -406,7 +411,9 @@ mod tests {
         };
         let folder = Arc::new(Folder::open(place.path().join("claims")).unwrap());
         let (_, inventory) = watch::channel(Arc::new(bench.found));
-        (Books::open(settings, folder, inventory), place)
+        let books = Books::open(settings, folder, inventory);
+        books.open_counter();
+        (books, place)
     }
 
     fn run(name: &str) -> RunId {
@@ -460,6 +467,20 @@ mod tests {
             release(&books, &claim);
         }
         assert!(books.is_empty());
+    }
+
+    #[tokio::test]
+    async fn whoever_comes_back_later_with_an_older_ticket_is_served_first() {
+        let (books, _place) = books();
+        books.state().queue.counter = Counter::Closed;
+        let mut second = waiting(ask(&books, "r2", GPU, wait(2)));
+        let first = waiting(ask(&books, "r1", GPU, wait(1)));
+        assert_eq!((*first.before.borrow(), *second.before.borrow()), (0, 1));
+        books.open_counter();
+        let claim = first.answer.await.unwrap().unwrap();
+        assert!(second.answer.try_recv().is_err());
+        release(&books, &claim);
+        second.answer.await.unwrap().unwrap();
     }
 
     #[tokio::test]

@@ -1,11 +1,13 @@
 //! Where claims are asked for: allocated, prepared, followed until their runs are over, and released.
 
+mod acquire;
 mod engines;
 mod follow;
+mod gather;
 mod tell;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     path::PathBuf,
     sync::{
@@ -18,7 +20,7 @@ use std::{
 use futures::future::join_all;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use tokio::{
-    sync::{Mutex as AsyncMutex, mpsc, watch},
+    sync::{Mutex as AsyncMutex, watch},
     time,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -26,7 +28,7 @@ use tracing::{info, warn};
 
 use self::follow::Seen;
 use super::{
-    books::{Asked, Books, Patience, Waiting},
+    books::Books,
     manifest::Lifetime,
     presence::{RunId, Runs},
     refusal::Refusal,
@@ -113,6 +115,9 @@ pub struct Desk {
     /// What containers have mounted.
     seen: AsyncMutex<Seen>,
     opened: Instant,
+    /// Who may have waited when an earlier daemon ended; all of them have come back or had their time.
+    awaited: Mutex<BTreeSet<RunId>>,
+    gathered: CancellationToken,
     /// How many are being served, and how many only look.
     served: AtomicUsize,
     watching: AtomicUsize,
@@ -149,9 +154,22 @@ impl Desk {
     #[must_use]
     pub fn new(parts: Parts, shutdown: CancellationToken) -> Arc<Self> {
         let (followed, seen) = (Mutex::default(), AsyncMutex::default());
+        let (awaited, gathered) = (Mutex::default(), CancellationToken::new());
         let (served, watching) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let (opened, leave, tasks) = (Instant::now(), CancellationToken::new(), TaskTracker::new());
-        Arc::new(Self { parts, followed, seen, opened, served, watching, leave, tasks, shutdown })
+        Arc::new(Self {
+            parts,
+            followed,
+            seen,
+            opened,
+            awaited,
+            gathered,
+            served,
+            watching,
+            leave,
+            tasks,
+            shutdown,
+        })
     }
 
     /// Finishes or undoes what an earlier process or boot has left.
@@ -181,7 +199,8 @@ impl Desk {
         // Before anybody asks for the same devices, unless it takes longer; whoever follows them says what is wrong.
         let released = join_all(over.iter().map(|run| self.end(run)));
         let _ = time::timeout(RECOVER_WITHIN, released).await;
-        self.sweep()
+        self.sweep()?;
+        self.gather()
     }
 
     fn sweep(&self) -> io::Result<()> {
@@ -277,70 +296,6 @@ impl Desk {
         match wish {
             Wish::Service => &self.served,
             Wish::View => &self.watching,
-        }
-    }
-
-    /// Gives a run, or whoever keeps it, a claim. `tell` hears how many are before it, and whether it is still
-    /// wanted.
-    pub async fn acquire(
-        self: &Arc<Self>,
-        wanted: Wanted,
-        run: Option<&RunId>,
-        patience: Patience,
-        tell: &mpsc::Sender<usize>,
-    ) -> Result<Granted, Refusal> {
-        if let Some(run) = run {
-            if !self.is_present(run)? {
-                return Err(Refusal::NoRun { run: run.to_string() });
-            }
-            self.follow(run);
-        }
-        let is_new = matches!(wanted, Wanted::New(_));
-        let claim = match wanted {
-            Wanted::Named(name) => self.parts.books.join(&name, run)?,
-            Wanted::New(claim) => match self.parts.books.ask(*claim, run, patience)? {
-                Asked::Granted(claim) => claim,
-                Asked::Waiting(waiting) => self.wait(waiting, tell).await?,
-            },
-        };
-        // It may have ended while it waited, and have been forgotten before it was served.
-        if let Some(run) = run {
-            self.follow(run);
-        }
-        match self.parts.preparer.prepare(claim.clone()).await {
-            Ok(devices) => {
-                info!(%claim, run = run.map(RunId::as_str), "granted");
-                Ok(Granted { claim, devices })
-            }
-            Err(error) => {
-                // Others may have joined it meanwhile.
-                let is_ours = |stored: &Stored| users::of(stored).iter().all(|user| Some(user) == run);
-                if is_new && let Err(undo) = self.release(&claim.uid, is_ours).await {
-                    warn!(%claim, %undo, "a claim that cannot be prepared stays");
-                }
-                Err(error.into())
-            }
-        }
-    }
-
-    async fn wait(&self, waiting: Waiting, tell: &mpsc::Sender<usize>) -> Result<ClaimRef, Refusal> {
-        let Waiting { ticket, mut answer, mut before } = waiting;
-        loop {
-            let place = *before.borrow_and_update();
-            // One message that is not read yet is enough: the place is told again when it changes.
-            let _ = tell.try_send(place);
-            tokio::select! {
-                answered = &mut answer => return answered.unwrap_or(Err(Refusal::Ending)),
-                Ok(()) = before.changed() => {}
-                () = tell.closed() => {
-                    self.parts.books.give_up(ticket);
-                    return Err(Refusal::Ending);
-                }
-                () = self.shutdown.cancelled() => {
-                    self.parts.books.give_up(ticket);
-                    return Err(Refusal::Ending);
-                }
-            }
         }
     }
 

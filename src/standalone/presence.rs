@@ -191,6 +191,19 @@ impl Runs {
         }
     }
 
+    /// All whose beginners are there.
+    pub fn led(&self) -> io::Result<Vec<RunId>> {
+        let mut led = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            if let Some(run) = entry?.file_name().to_str().and_then(RunId::parse)
+                && self.is_led(&run)?
+            {
+                led.push(run);
+            }
+        }
+        Ok(led)
+    }
+
     /// Waits until nobody has it open.
     pub async fn gone(&self, run: &RunId) -> io::Result<()> {
         let path = self.folder.join(run.as_str());
@@ -317,7 +330,7 @@ mod tests {
         let presence = Presence::begin(place.path(), &words).unwrap();
         let run = presence.id().clone();
         assert_eq!(runs.command(&run), "podman run a b");
-        assert!(runs.is_led(&run).unwrap());
+        assert_eq!(runs.led().unwrap(), std::slice::from_ref(&run));
         let mut other = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let mut command = Command::new("cat");
         presence.hand_down_to(&mut command).unwrap();
@@ -331,7 +344,7 @@ mod tests {
         assert!(!numbers.is_empty() && numbers.iter().all(|number| *number >= NUMBER), "{numbers:?}");
         assert!(runs.is_cut_short(&run));
         presence.end();
-        assert!(runs.is_present(&run).unwrap() && !runs.is_led(&run).unwrap() && !runs.is_cut_short(&run));
+        assert!(runs.is_present(&run).unwrap() && runs.led().unwrap().is_empty() && !runs.is_cut_short(&run));
         let gone = runs.gone(&run);
         tokio::pin!(gone);
         assert!(timeout(Duration::from_millis(20), &mut gone).await.is_err());

@@ -22,14 +22,35 @@ impl fmt::Display for Ticket {
     }
 }
 
+/// Whether somebody waits who cannot be served at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// It does not.
+    Refuse,
+    /// It does, in this place.
+    Wait(Ticket),
+}
+
+/// Whether those who wait are served.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub enum Counter {
+    /// Not yet: somebody may come who has waited longer.
+    #[default]
+    Closed,
+    /// In order.
+    Open,
+}
+
 /// Those who wait, each with what it waits for.
 pub struct Queue<T> {
+    /// Whether they are served.
+    pub counter: Counter,
     waiting: Vec<(Ticket, T)>,
 }
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
-        Self { waiting: Vec::new() }
+        Self { counter: Counter::default(), waiting: Vec::new() }
     }
 }
 

@@ -14,10 +14,9 @@ use super::{
         acquire_request::Claim,
         control_server::{Control, ControlServer},
     },
-    books::Patience,
     desk::{Call, Desk, Granted, Kept, Phase, Wanted, Wish},
     presence::RunId,
-    queue::Ticket,
+    queue::{Patience, Ticket},
     refusal::{Blame, Refusal},
     setup::Stamp,
 };
