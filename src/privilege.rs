@@ -1,8 +1,9 @@
-//! What a process may do, given up.
+//! What a process may do: given up, or taken as far as it is allowed.
 
 use std::io;
 
 use caps::CapSet;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// Gives up every capability of this thread and of those that it starts; so it comes before all of them. What
 /// is executed by root gets them again, which is how a holder is started.
@@ -12,6 +13,12 @@ pub(crate) fn drop_all() -> io::Result<()> {
         caps::clear(None, set).map_err(io::Error::other)?;
     }
     Ok(())
+}
+
+/// Allows as many open files as there may be: everybody who waits for devices has two of them here.
+pub(crate) fn open_as_many_as_allowed() -> io::Result<()> {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    Ok(setrlimit(Resource::RLIMIT_NOFILE, most, most)?)
 }
 
 /// Gives up every capability, also of what is executed from now on.

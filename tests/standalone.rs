@@ -168,8 +168,10 @@ fn the_terminal_is_passed_through_and_ctrl_c_arrives_once() {
 #[ignore = "needs root and Go: hack/test runs it"]
 fn a_container_that_is_made_and_never_started_gives_its_devices_back() {
     let host = Host::new(GPUS);
-    // podman is killed when it has made the container and wants to start it; what watches over it lives on, or not.
-    for also in ["", "kill -9 $(pidof conmon)"] {
+    // podman is killed when it has made the container and wants to start it; what watches over it lives on, or not, or has
+    // somebody beside it that serves others as well.
+    let stranger = "cp /bin/sleep /run/aardvark-dns; setsid /run/aardvark-dns 1000 <&- >&- 2>&- &";
+    for also in ["", "kill -9 $(pidof conmon)", stranger] {
         let runtime = host.path("runtime");
         let script = format!(
             "#!/bin/sh\ncase \" $* \" in *' start '*) {also}\nkill -9 $PPID; exit 1 ;; esac\nexec runc \"$@\"\n"
@@ -234,16 +236,20 @@ fn what_a_run_leaves_running_keeps_its_devices_unless_it_serves_others() {
     assert_eq!(host.named("aardvark-dns").len(), 1, "it is left alone");
 }
 
-/// A run that waits, and its process.
-fn start_waiting(host: &Host, script: &str) -> (Child, Pid) {
-    let before = host.processes("run");
-    let run = host.plain(&[ONE, &["--wait"]].concat(), script).spawn().unwrap();
-    let is_new = || host.processes("run").into_iter().find(|process| !before.contains(process));
+/// Somebody who waits, and its process: that of a `claimfs WORD`.
+fn start_waiting(host: &Host, word: &str, mut command: Command) -> (Child, Pid) {
+    let waiting = |status: &Value| status["waiting"].as_array().unwrap().len();
+    let (before, number) = (host.processes(word), waiting(&host.status()) + 1);
+    let child = command.spawn().unwrap();
+    let is_new = || host.processes(word).into_iter().find(|process| !before.contains(process));
     eventually("it runs", || is_new().is_some());
     let process = is_new().unwrap();
-    let number = before.len();
-    host.status_becomes("it waits", |status| status["waiting"].as_array().unwrap().len() == number);
-    (run, Pid::from_raw(process))
+    host.status_becomes("it waits", |status| waiting(status) == number);
+    (child, Pid::from_raw(process))
+}
+
+fn waiting_run(host: &Host, script: &str) -> (Child, Pid) {
+    start_waiting(host, "run", host.plain(&[ONE, &["--wait"]].concat(), script))
 }
 
 /// Stops a run, and with it what has led it into the machine.
@@ -266,22 +272,32 @@ fn start_holding(host: &Host) -> Child {
     run
 }
 
-#[test]
-#[ignore = "needs root and Go: hack/test runs it"]
-fn who_waited_when_a_daemon_was_killed_is_served_in_the_same_order_by_the_next() {
-    let host = Host::new("sources: [{name: gpu, simulated: {count: 1}}]");
-    let mut first = start_holding(&host);
-    let (mut second, slow) = start_waiting(&host, "echo second >> order");
-    let (mut third, _) = start_waiting(&host, "echo third >> order");
-    stop(&second, slow);
+/// The daemon is killed, and whoever has the only device ends; the first of two who wait has been stopped before. Comes
+/// back when the other one waits again.
+fn daemon_and_holder_end(host: &Host, mut holding: Child, stopped: (&Child, Pid)) {
+    stop(stopped.0, stopped.1);
     for daemon in host.processes("node") {
         kill(Pid::from_raw(daemon), Signal::SIGKILL).unwrap();
     }
     fs::write(host.path("shared/stop"), "").unwrap();
-    assert!(first.wait().unwrap().success());
+    assert!(holding.wait().unwrap().success());
     // The device is free, and whoever is quicker is there first.
     host.status_becomes("the other waits again", |status| status["waiting"].as_array().unwrap().len() == 1);
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn who_waited_when_a_daemon_was_killed_is_served_in_the_same_order_by_the_next() {
+    let host = Host::new("sources: [{name: gpu, simulated: {count: 1}}]");
+    let first = start_holding(&host);
+    let (mut second, slow) =
+        waiting_run(&host, "echo second >> order; until [ -e end ]; do sleep 0.05; done");
+    let (mut third, _) = waiting_run(&host, "echo third >> order");
+    daemon_and_holder_end(&host, first, (&second, slow));
+    let mut hasty = host.plain(ONE, "true").stderr(Stdio::null()).spawn().unwrap();
     go_on(&second, slow);
+    assert_eq!(hasty.wait().unwrap().code(), Some(1), "whoever does not wait has nothing before them");
+    fs::write(host.path("shared/end"), "").unwrap();
     assert!(second.wait().unwrap().success() && third.wait().unwrap().success());
     assert_eq!(fs::read_to_string(host.path("shared/order")).unwrap(), "second\nthird\n");
     host.is_clean();
@@ -289,11 +305,52 @@ fn who_waited_when_a_daemon_was_killed_is_served_in_the_same_order_by_the_next()
 
 #[test]
 #[ignore = "needs root and Go: hack/test runs it"]
+fn a_claim_that_stays_has_its_turn_after_a_daemon_was_killed_too() {
+    let host = Host::new("sources: [{name: gpu, simulated: {count: 1}}]");
+    let first = start_holding(&host);
+    let file = host.path("claim.yaml");
+    fs::write(&file, KEPT).unwrap();
+    let create = host.claimfs(&["claim", "create", "--wait", "-f", file.to_str().unwrap()]);
+    let (mut second, slow) = start_waiting(&host, "claim", create);
+    let (mut third, _) = waiting_run(&host, "true");
+    daemon_and_holder_end(&host, first, (&second, slow));
+    go_on(&second, slow);
+    assert!(second.wait().unwrap().success());
+    assert_eq!(host.status()["waiting"].as_array().unwrap().len(), 1);
+    said(host.claimfs(&["claim", "delete", "kept"]));
+    assert!(third.wait().unwrap().success());
+    host.is_clean();
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn who_does_not_come_back_after_a_daemon_was_killed_keeps_nobody_for_long() {
+    for is_killed in [true, false] {
+        let host = Host::new("sources: [{name: gpu, simulated: {count: 1}}]");
+        let first = start_holding(&host);
+        let (mut second, slow) = waiting_run(&host, "true");
+        let (mut third, _) = waiting_run(&host, "true");
+        daemon_and_holder_end(&host, first, (&second, slow));
+        if is_killed {
+            kill(slow, Signal::SIGKILL).unwrap();
+        }
+        assert!(third.wait().unwrap().success());
+        let log = said(host.command("cat").arg("/run/claimfs/node.log"));
+        assert_eq!(log.contains("no longer waiting for those who waited before"), !is_killed, "{log}");
+        kill(slow, Signal::SIGKILL).unwrap();
+        go_on(&second, slow);
+        assert!(!second.wait().unwrap().success());
+        host.is_clean();
+    }
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
 fn who_is_killed_while_it_is_served_keeps_nobody_else_waiting() {
     let host = Host::new("sources: [{name: gpu, simulated: {count: 1}}]");
     let mut first = start_holding(&host);
-    let (mut second, stopped) = start_waiting(&host, "touch second");
-    let (mut third, _) = start_waiting(&host, "touch third");
+    let (mut second, stopped) = waiting_run(&host, "touch second");
+    let (mut third, _) = waiting_run(&host, "touch third");
     // It is given the device, and does not know.
     stop(&second, stopped);
     fs::write(host.path("shared/stop"), "").unwrap();

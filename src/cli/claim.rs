@@ -1,8 +1,9 @@
 //! `claimfs claim`: claims without a cluster.
 
-use std::path::PathBuf;
+use std::{env, ffi::OsString, path::PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
+use k8s_openapi::api::resource::v1::ResourceClaim;
 
 use super::{Error, machine::Machine, output};
 use crate::{
@@ -10,6 +11,7 @@ use crate::{
     standalone::{
         client::{Asking, Wanted},
         kernel, manifest,
+        presence::{Asker, Presence},
         report::{ClaimReport, Report, RunReport, UsedBy},
     },
 };
@@ -108,10 +110,23 @@ impl Claim {
 
 impl Create {
     async fn run(self) -> Result<(), Error> {
+        let claims = manifest::read(&self.file)?;
+        let words: Vec<OsString> = env::args_os().collect();
+        // Whoever waits is known to the next daemon, too.
+        let presence = self.wait.then(|| self.machine.begin(&words)).transpose()?;
+        let made = self.make(claims, presence.as_ref()).await;
+        if let Some(presence) = presence {
+            presence.withdraw();
+        }
+        made
+    }
+
+    async fn make(&self, claims: Vec<ResourceClaim>, presence: Option<&Presence>) -> Result<(), Error> {
         let launcher = self.machine.launcher();
-        for claim in manifest::read(&self.file)? {
+        for claim in claims {
             let wait = self.wait.then(kernel::ticket).transpose().map_err(Error::Start)?;
-            let asking = Asking { run: None, wait };
+            let asker = Asker::Keeper(presence.map(Presence::id).cloned());
+            let asking = Asking { asker, wait };
             let granted = launcher.acquire(Wanted::New(&claim), asking, self.machine.tell()).await?;
             let devices: String = granted
                 .devices

@@ -18,7 +18,8 @@ use crate::{
     prepare::BootId,
     reader::PLACE,
     standalone::{
-        client::{Launcher, News},
+        client::{self, Launcher, News},
+        presence::Presence,
         setup::Stamp,
     },
 };
@@ -130,6 +131,15 @@ impl Machine {
             environment.push((UNTIL_IDLE_VARIABLE, UNTIL_IDLE.to_string().into()));
         }
         Launcher { run_dir: self.run_dir.clone(), environment, stamp: self.stamp() }
+    }
+
+    /// Begins a run of these words.
+    pub(super) fn begin(&self, words: &[OsString]) -> Result<Presence, Error> {
+        if !nix::unistd::geteuid().is_root() {
+            return Err(client::Error::NotRoot.into());
+        }
+        let path = &self.run_dir;
+        Presence::begin(path, words).map_err(|source| Error::RunDir { path: path.clone(), source })
     }
 
     /// What tells these settings from others.

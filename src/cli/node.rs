@@ -26,7 +26,7 @@ use crate::{
     standalone::setup::{Setup, Stay},
 };
 
-/// Serve the devices of this node to its kubelet
+/// Serve the devices of this node, to its kubelet or without a cluster
 ///
 /// Publishes them as ResourceSlices, registers with the kubelet and prepares claims. With --standalone it needs
 /// neither: it allocates by itself what `claimfs run` and `claimfs claim` ask for. Ends on SIGTERM: calls under way
@@ -89,6 +89,7 @@ const STANDBY: &str = "CLAIMFS_STANDBY";
 impl Node {
     pub(super) fn run(self) -> Result<(), Error> {
         observe::log_to_stderr(&self.log)?;
+        privilege::open_as_many_as_allowed().map_err(Error::Start)?;
         // One thread: what is to do between two answers takes microseconds, and a change of threads more.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         match runtime.map_err(Error::Start)?.block_on(self.serve())? {

@@ -1,6 +1,6 @@
 //! `claimfs run`: a command with devices, without a cluster.
 
-use std::{ffi::OsString, fmt::Display, path::PathBuf, process::ExitCode, time::Duration};
+use std::{ffi::OsString, fmt::Display, io, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{ArgGroup, Args};
 use k8s_openapi::api::resource::v1::ResourceClaim;
@@ -15,8 +15,8 @@ use crate::{
         client::{self, Asking, Launcher, Released, Wanted},
         command::{CommandLine, Way},
         kernel, manifest,
-        presence::{Presence, RunId},
-        runner,
+        presence::{Asker, Presence, RunId},
+        runner::{self, Ended, Interrupts},
     },
 };
 
@@ -104,21 +104,20 @@ impl Run {
         let (presence, granted) = self.acquire(&launcher, claim).await?;
         let devices: Vec<String> =
             granted.devices.iter().map(|device| device.cdi_device_id.clone()).collect();
-        let (runtime, is_of_runtime) = (line.runtime(), line.is_of_runtime());
+        let (runtime, program) = (line.runtime(), line.program());
         let words = line.with(&devices);
         let ended = tokio::select! {
             ended = self.run_words(&words, &presence, &granted, &devices) => ended,
             never = launcher.keep_served() => match never {},
         };
         let run = presence.id().clone();
-        // What a runtime that was killed has asked its daemon for may still come. Scripts pass that on as a code.
-        let may_be_killed = |code| !is_of_runtime && code > 128;
         match &ended {
-            Ok(status) if status.code().is_none_or(may_be_killed) => drop(presence),
+            // What it has asked a runtime's daemon for may still come.
+            Ok(ended) if ended.is_cut_short(program) => drop(presence),
             _ => presence.end(),
         }
         self.release(&launcher, &run).await;
-        let code = runner::exit_code(ended?);
+        let code = runner::exit_code(ended?.status);
         if let Some(runtime) = runtime.filter(|runtime| runtime.may_have_failed(code)) {
             self.suspect(runtime);
         }
@@ -142,12 +141,12 @@ impl Run {
         let wait = self.wait.then(kernel::ticket).transpose().map_err(Error::Start)?;
         let mut attempts = 0;
         loop {
-            let presence = self.begin()?;
+            let presence = self.machine.begin(&self.command)?;
             let wanted = match claim {
                 Some(claim) => Wanted::New(claim),
                 None => Wanted::Named(self.claim.as_deref().unwrap_or_default()),
             };
-            let asking = Asking { run: Some(presence.id()), wait };
+            let asking = Asking { asker: Asker::Run(presence.id().clone()), wait };
             match launcher.acquire(wanted, asking, self.machine.tell()).await {
                 Ok(granted) => return Ok((presence, granted)),
                 // Somebody has removed what it is known by.
@@ -161,21 +160,13 @@ impl Run {
         }
     }
 
-    fn begin(&self) -> Result<Presence, Error> {
-        if !nix::unistd::geteuid().is_root() {
-            return Err(client::Error::NotRoot.into());
-        }
-        let path = &self.machine.run_dir;
-        Presence::begin(path, &self.command).map_err(|source| Error::RunDir { path: path.clone(), source })
-    }
-
     async fn run_words(
         &self,
         words: &[OsString],
         presence: &Presence,
         granted: &Granted,
         devices: &[String],
-    ) -> Result<std::process::ExitStatus, Error> {
+    ) -> Result<Ended, Error> {
         let program = words.first().map(|word| word.display().to_string()).unwrap_or_default();
         let ended = runner::run(words, presence, granted, devices).await;
         ended.map_err(|source| Error::Run { program, source })
@@ -189,6 +180,10 @@ impl Run {
             ));
         };
         let released = time::timeout(RELEASE_WITHIN, launcher.release(run));
+        let interrupted = async {
+            Interrupts::listen()?.next().await;
+            io::Result::Ok(())
+        };
         tokio::select! {
             released = released => match released {
                 Ok(Ok(Released::Yes)) => {}
@@ -200,7 +195,7 @@ impl Run {
                 Err(_) => late(&"claimfs node does not answer"),
             },
             // Without signals it takes as long as it takes.
-            Ok(()) = runner::interrupted() => late(&"interrupted"),
+            Ok(()) = interrupted => late(&"interrupted"),
         }
     }
 }

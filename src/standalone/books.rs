@@ -74,6 +74,7 @@ pub struct Books {
 
 #[derive(Default)]
 struct State {
+    counter: Counter,
     queue: Queue<Waiter>,
     /// Claims that are being released: they hold their devices, but nobody can join them.
     leaving: BTreeSet<ClaimUid>,
@@ -100,7 +101,7 @@ impl Books {
 
     /// From here on those who wait are served.
     pub fn open_counter(&self) {
-        self.state().queue.counter = Counter::Open;
+        self.state().counter = Counter::Open;
         self.serve();
     }
 
@@ -153,7 +154,7 @@ impl Books {
             }))
         })?;
         match (outcome, patience) {
-            (Ok(_), Patience::Wait(ticket)) if state.queue.counter == Counter::Closed => {
+            (Ok(_), Patience::Wait(ticket)) if state.counter == Counter::Closed => {
                 self.line_up(&mut state, ticket, stored)
             }
             (Ok(result), _) => Ok(Asked::Granted(self.grant(stored, result)?)),
@@ -198,12 +199,10 @@ impl Books {
     /// Gives devices to those who wait, in order. Nobody gets what somebody before it could use.
     pub fn serve(&self) {
         let mut state = self.state();
-        if state.queue.counter == Counter::Closed {
-            return;
-        }
         let mut withheld = Withheld::new();
         let mut served = Vec::new();
-        for (ticket, waiter) in state.queue.iter() {
+        let is_open = state.counter == Counter::Open;
+        for (ticket, waiter) in state.queue.iter().filter(|_| is_open) {
             let decided = self.check_name(&waiter.stored.claim).and_then(|()| {
                 self.with_machine(|machine| {
                     if machine.found.devices.keys().all(|device| withheld.contains(device)) {
@@ -472,7 +471,7 @@ mod tests {
     #[tokio::test]
     async fn whoever_comes_back_later_with_an_older_ticket_is_served_first() {
         let (books, _place) = books();
-        books.state().queue.counter = Counter::Closed;
+        books.state().counter = Counter::Closed;
         let mut second = waiting(ask(&books, "r2", GPU, wait(2)));
         let first = waiting(ask(&books, "r1", GPU, wait(1)));
         assert_eq!((*first.before.borrow(), *second.before.borrow()), (0, 1));

@@ -17,7 +17,7 @@ use super::{
         acquire_progress::Progress, acquire_request::Claim, control_client::ControlClient,
     },
     kernel,
-    presence::RunId,
+    presence::{Asker, RunId},
     queue,
     report::Report,
     service,
@@ -113,9 +113,9 @@ pub enum Wanted<'a> {
 }
 
 /// Who asks, and for how long.
-pub struct Asking<'a> {
-    /// The run that uses it; without one it is kept.
-    pub run: Option<&'a RunId>,
+pub struct Asking {
+    /// Who.
+    pub asker: Asker,
     /// A place in the queue, if it waits.
     pub wait: Option<queue::Ticket>,
 }
@@ -134,7 +134,7 @@ impl Launcher {
     pub async fn acquire(
         &self,
         wanted: Wanted<'_>,
-        asking: Asking<'_>,
+        asking: Asking,
         mut tell: impl FnMut(News),
     ) -> Result<Granted, Error> {
         let claim = match wanted {
@@ -148,7 +148,8 @@ impl Launcher {
         };
         let mut request = AcquireRequest {
             claim: Some(claim),
-            run: asking.run.map(ToString::to_string).unwrap_or_default(),
+            run: asking.asker.run().map(ToString::to_string).unwrap_or_default(),
+            keep: asking.asker.user().is_none(),
             ticket: asking.wait.map(|queue::Ticket { since, process }| Ticket { since, process }),
             wait: asking.wait.is_some(),
             settings: self.stamp.to_string(),

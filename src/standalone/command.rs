@@ -12,10 +12,24 @@ const CREATE: &str = "create";
 /// What can stand before it. Behind any other command it means something else: `podman pod create`, `docker compose run`.
 const CONTAINERS: [&str; 2] = ["container", "containers"];
 /// Options of theirs before the command that have no value.
-const FLAGS: [&str; 8] =
-    ["-D", "--debug", "--debug-full", "-r", "--remote", "--syslog", "--tls", "--insecure-registry"];
+const FLAGS: [&str; 14] = [
+    "-D",
+    "--debug",
+    "--debug-full",
+    "-r",
+    "--remote",
+    "--syslog",
+    "--trace",
+    "--noout",
+    "--transient-store",
+    "--tls",
+    "--tlsverify",
+    "--experimental",
+    "--kube-hide-dupe",
+    "--insecure-registry",
+];
 /// Options of the command that have none in any of them.
-const FLAGS_OF_RUN: [&str; 24] = [
+const FLAGS_OF_RUN: [&str; 36] = [
     "--",
     "--rm",
     "--rmi",
@@ -40,6 +54,18 @@ const FLAGS_OF_RUN: [&str; 24] = [
     "--allow-new-privs",
     "--passwd",
     "--sig-proxy",
+    "--use-api-socket",
+    "--disable-content-trust",
+    "--env-host",
+    "--http-proxy",
+    "--read-only-tmpfs",
+    "--unsetenv-all",
+    "--no-hostname",
+    "--tls-verify",
+    "--sync-fs",
+    "--remap-labels",
+    "--privileged-without-host-devices",
+    "--runc-systemd-cgroup",
 ];
 /// Those that are one letter: `-it` is two of them.
 const LETTERS_OF_RUN: &str = "ditPq";
@@ -113,16 +139,16 @@ impl CommandLine {
         Ok(Self { words, place })
     }
 
-    /// Whether the program itself is a runtime, and nothing that calls one.
+    /// The runtime that the program itself is; what only calls one is none.
     #[must_use]
-    pub fn is_of_runtime(&self) -> bool {
-        self.words.first().and_then(Runtime::of).is_some()
+    pub fn program(&self) -> Option<Runtime> {
+        self.words.first().and_then(Runtime::of)
     }
 
     /// Whether the container is only made.
     #[must_use]
     pub fn is_for_later(&self) -> bool {
-        self.is_of_runtime() && verb(&self.words).is_some_and(|verb| self.words[verb] == CREATE)
+        self.program().is_some() && verb(&self.words).is_some_and(|verb| self.words[verb] == CREATE)
     }
 
     /// The runtime that makes the container; behind other programs, the first that is named.
@@ -230,6 +256,7 @@ mod tests {
             ("podman run --rm {} i ls {}", format!("podman run --rm {devices} i ls {{}}")),
             ("podman run -e A={} i find {}", format!("podman run {devices} -e A={{}} i find {{}}")),
             ("podman run --rm -it curl -d {} url", format!("podman run {devices} --rm -it curl -d {{}} url")),
+            ("podman run --env-host i {}", format!("podman run {devices} --env-host i {{}}")),
             ("ctr run --rm -t --env A=b {} i c", format!("ctr run --rm -t --env A=b {devices} i c")),
             ("docker compose run {} web", format!("docker compose run {devices} web")),
         ] {

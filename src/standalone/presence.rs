@@ -78,6 +78,35 @@ impl fmt::Display for RunId {
     }
 }
 
+/// Who asks for a claim.
+#[derive(Debug, Clone)]
+pub enum Asker {
+    /// A run, which uses it.
+    Run(RunId),
+    /// Somebody who lets it stay, with a run for as long as it waits.
+    Keeper(Option<RunId>),
+}
+
+impl Asker {
+    /// The run that uses the claim.
+    #[must_use]
+    pub fn user(&self) -> Option<&RunId> {
+        match self {
+            Self::Run(run) => Some(run),
+            Self::Keeper(_) => None,
+        }
+    }
+
+    /// The run by which it is known.
+    #[must_use]
+    pub fn run(&self) -> Option<&RunId> {
+        match self {
+            Self::Run(run) => Some(run),
+            Self::Keeper(run) => run.as_ref(),
+        }
+    }
+}
+
 /// A run of our own.
 pub struct Presence {
     id: RunId,
@@ -338,7 +367,9 @@ mod tests {
         drop(command);
         let fifo = place.path().join(RUNS).join(run.as_str());
         let descriptors = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap().map(Result::unwrap);
-        let inherited = descriptors.filter(|entry| fs::read_link(entry.path()).unwrap() == fifo);
+        // What it has opened to be started may just be closed.
+        let inherited =
+            descriptors.filter(|entry| fs::read_link(entry.path()).is_ok_and(|file| file == fifo));
         let numbers: Vec<i32> =
             inherited.map(|entry| entry.file_name().to_str().unwrap().parse().unwrap()).collect();
         assert!(!numbers.is_empty() && numbers.iter().all(|number| *number >= NUMBER), "{numbers:?}");

@@ -43,14 +43,12 @@ pub enum Counter {
 
 /// Those who wait, each with what it waits for.
 pub struct Queue<T> {
-    /// Whether they are served.
-    pub counter: Counter,
     waiting: Vec<(Ticket, T)>,
 }
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
-        Self { counter: Counter::default(), waiting: Vec::new() }
+        Self { waiting: Vec::new() }
     }
 }
 

@@ -18,10 +18,37 @@ use tokio::{
 };
 
 use super::{api::Granted, presence::Presence};
+use crate::runtime::Runtime;
+
+/// So many signals make docker leave at once, whatever its daemon is doing.
+const IMPATIENCE: u32 = 3;
 
 /// What names the claim, and its devices in CDI.
 const CLAIM: &str = "CLAIMFS_CLAIM";
 const DEVICES: &str = "CLAIMFS_CDI_DEVICES";
+
+/// How a command has ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Ended {
+    /// As the kernel tells it.
+    pub status: ExitStatus,
+    /// How many signals it was told of before.
+    pub signals: u32,
+}
+
+impl Ended {
+    /// Whether it may have ended before what it has asked a runtime's daemon for was done. `program` is the runtime that it
+    /// is itself.
+    #[must_use]
+    pub fn is_cut_short(self, program: Option<Runtime>) -> bool {
+        match (self.status.code(), program) {
+            (Some(0), _) => false,
+            (Some(_), Some(_)) => self.signals >= IMPATIENCE,
+            // Scripts and other programs say in their own ways that a runtime was killed, or say nothing of it.
+            (None, _) | (Some(_), None) => true,
+        }
+    }
+}
 
 /// Runs it on our terminal until it ends. It is told of signals that we get, and of our end.
 pub async fn run(
@@ -29,7 +56,7 @@ pub async fn run(
     presence: &Presence,
     granted: &Granted,
     devices: &[String],
-) -> io::Result<ExitStatus> {
+) -> io::Result<Ended> {
     let [program, arguments @ ..] = words else { return Err(io::ErrorKind::InvalidInput.into()) };
     // From here on a signal does not end us, but what we run.
     let mut terminate = Heard::listen(Signal::SIGTERM)?;
@@ -49,26 +76,43 @@ pub async fn run(
         let _ = kill(pid, signal);
     };
     let mut ended = spawn_blocking(move || child.wait());
+    let mut signals = 0;
     loop {
         tokio::select! {
-            status = &mut ended => return status.map_err(io::Error::other)?,
+            status = &mut ended => return Ok(Ended { status: status.map_err(io::Error::other)??, signals }),
             () = terminate.next() => pass_on(Signal::SIGTERM),
             () = hang_up.next() => pass_on(Signal::SIGHUP),
             () = interrupt.next() => if !is_in_foreground() { pass_on(Signal::SIGINT) },
             () = quit.next() => if !is_in_foreground() { pass_on(Signal::SIGQUIT) },
         }
+        signals += 1;
     }
 }
 
-/// Waits until somebody wants us to end, after what we ran has ended.
-pub async fn interrupted() -> io::Result<()> {
-    let mut terminate = Heard::listen(Signal::SIGTERM)?;
-    let mut hang_up = Heard::listen(Signal::SIGHUP)?;
-    let mut interrupt = Heard::listen(Signal::SIGINT)?;
-    tokio::select! {
-        () = terminate.next() => Ok(()),
-        () = hang_up.next() => Ok(()),
-        () = interrupt.next() => Ok(()),
+/// Those who want us to end while nothing runs that they could mean.
+pub struct Interrupts {
+    terminate: Heard,
+    hang_up: Heard,
+    interrupt: Heard,
+}
+
+impl Interrupts {
+    /// From here on they do not end us.
+    pub fn listen() -> io::Result<Self> {
+        Ok(Self {
+            terminate: Heard::listen(Signal::SIGTERM)?,
+            hang_up: Heard::listen(Signal::SIGHUP)?,
+            interrupt: Heard::listen(Signal::SIGINT)?,
+        })
+    }
+
+    /// Waits for the next one.
+    pub async fn next(&mut self) {
+        tokio::select! {
+            () = self.terminate.next() => {}
+            () = self.hang_up.next() => {}
+            () = self.interrupt.next() => {}
+        }
     }
 }
 
@@ -140,6 +184,23 @@ fn end_with_us(command: &mut Command) {
 mod tests {
     use super::*;
 
+    #[test]
+    fn whoever_may_not_have_waited_for_its_daemon_is_known_by_its_end() {
+        let docker = Some(Runtime::Docker);
+        for (status, signals, program, expected) in [
+            (0, 9, docker, false),
+            (0, 9, None, false),
+            (9, 0, docker, true),
+            (9, 0, None, true),
+            (1 << 8, 2, docker, false),
+            (1 << 8, 3, docker, true),
+            (124 << 8, 0, None, true),
+        ] {
+            let ended = Ended { status: ExitStatus::from_raw(status), signals };
+            assert_eq!(ended.is_cut_short(program), expected, "{ended:?} {program:?}");
+        }
+    }
+
     #[tokio::test]
     async fn the_end_is_passed_on_and_the_claim_is_named() {
         let granted = Granted { namespace: String::from("n"), name: String::from("c"), ..Granted::default() };
@@ -152,8 +213,8 @@ mod tests {
             ("kill -9 $$", 137),
             ("[ \"$CLAIMFS_CLAIM $CLAIMFS_CDI_DEVICES\" = 'n/c v/c=a v/c=b' ]", 0),
         ] {
-            let status = run(&words(script), &presence, &granted, &devices).await.unwrap();
-            assert_eq!(exit_code(status), code, "{script}");
+            let ended = run(&words(script), &presence, &granted, &devices).await.unwrap();
+            assert_eq!(exit_code(ended.status), code, "{script}");
         }
     }
 }

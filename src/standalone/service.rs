@@ -15,7 +15,7 @@ use super::{
         control_server::{Control, ControlServer},
     },
     desk::{Call, Desk, Granted, Kept, Phase, Wanted, Wish},
-    presence::RunId,
+    presence::{Asker, RunId},
     queue::{Patience, Ticket},
     refusal::{Blame, Refusal},
     setup::Stamp,
@@ -59,8 +59,11 @@ impl Control for Service {
         &self,
         request: Request<api::AcquireRequest>,
     ) -> Result<Response<Self::AcquireStream>, Status> {
-        let api::AcquireRequest { claim, run, ticket, wait, settings } = request.into_inner();
-        let run = optional_run(&run)?;
+        let api::AcquireRequest { claim, run, ticket, wait, settings, keep } = request.into_inner();
+        let asker = match optional_run(&run)? {
+            Some(run) if !keep => Asker::Run(run),
+            run => Asker::Keeper(run),
+        };
         let wanted = match claim {
             Some(Claim::Manifest(text)) => {
                 let claim = serde_json::from_str(&text).map_err(|error| Refusal::Message(error.to_string()));
@@ -80,7 +83,7 @@ impl Control for Service {
         // In a task of its own: a claim that was granted is prepared, whoever still listens.
         let granted = tokio::spawn(async move {
             let _call: Call = call;
-            desk.acquire(wanted, run.as_ref(), patience, &tell).await
+            desk.acquire(wanted, &asker, patience, &tell).await
         });
         let told = stream::unfold(told, |mut told| async move { Some((told.recv().await?, told)) });
         let waiting = told.map(|before| {

@@ -8,7 +8,7 @@ use tracing::{info, warn};
 use super::{
     super::{
         books::{Asked, Waiting},
-        presence::RunId,
+        presence::{Asker, RunId},
         queue::Patience,
         refusal::Refusal,
         users,
@@ -18,34 +18,32 @@ use super::{
 use crate::claims::{ClaimRef, Stored};
 
 impl Desk {
-    /// Gives a run, or whoever keeps it, a claim. `tell` hears how many are before it, and whether it is still
-    /// wanted.
+    /// Gives somebody a claim. `tell` hears how many are before it, and whether it is still wanted.
     pub async fn acquire(
         self: &Arc<Self>,
         wanted: Wanted,
-        run: Option<&RunId>,
+        asker: &Asker,
         patience: Patience,
         tell: &mpsc::Sender<usize>,
     ) -> Result<Granted, Refusal> {
-        if let Some(run) = run {
+        if let Some(run) = asker.run() {
             if !self.is_present(run)? {
                 return Err(Refusal::NoRun { run: run.to_string() });
             }
             self.follow(run);
         }
+        let run = asker.user();
         let is_new = matches!(wanted, Wanted::New(_));
         let asked = match wanted {
             Wanted::Named(name) => self.parts.books.join(&name, run).map(Asked::Granted),
             Wanted::New(claim) => {
                 if patience == Patience::Refuse {
-                    self.let_others_come(run).await?;
+                    self.let_others_come(asker, tell).await?;
                 }
                 self.parts.books.ask(*claim, run, patience)
             }
         };
-        if let Some(run) = run {
-            self.is_back(run);
-        }
+        self.is_here(asker.run());
         let claim = match asked? {
             Asked::Granted(claim) => claim,
             Asked::Waiting(waiting) => self.wait(waiting, tell).await?,
@@ -73,16 +71,20 @@ impl Desk {
     async fn wait(&self, waiting: Waiting, tell: &mpsc::Sender<usize>) -> Result<ClaimRef, Refusal> {
         let Waiting { ticket, mut answer, mut before } = waiting;
         loop {
-            // Nobody has to be told of a place that is gone.
+            // Nobody has to hear of a place that is gone, or may be another in a moment.
             if let Ok(answered) = answer.try_recv() {
                 return answered;
             }
-            let place = *before.borrow_and_update();
-            // One message that is not read yet is enough: the place is told again when it changes.
-            let _ = tell.try_send(place);
+            let is_gathered = self.gathered.is_cancelled();
+            if is_gathered {
+                let place = *before.borrow_and_update();
+                // One message that is not read yet is enough: the place is told again when it changes.
+                let _ = tell.try_send(place);
+            }
             tokio::select! {
                 answered = &mut answer => return answered.unwrap_or(Err(Refusal::Ending)),
-                Ok(()) = before.changed() => {}
+                () = self.gathered.cancelled(), if !is_gathered => {}
+                Ok(()) = before.changed(), if is_gathered => {}
                 () = tell.closed() => {
                     self.parts.books.give_up(ticket);
                     return Err(Refusal::Ending);

@@ -6,6 +6,8 @@ use std::{fs, path::Path, time::Duration};
 const NAMES: [&str; 2] = ["dockerd", "containerd"];
 /// What is one if it is told this.
 const PODMAN: (&str, &str) = ("podman", "service");
+/// The process that is always there.
+const FIRST: &str = "1";
 /// How long one may take to start a container, on a machine that has much to do.
 const SLOWEST: Duration = Duration::from_secs(5);
 
@@ -15,11 +17,10 @@ pub(super) fn settle_within() -> Duration {
 }
 
 fn are_running(processes: &Path) -> bool {
-    match fs::read_dir(processes) {
-        Ok(processes) => processes.flatten().any(|process| is_engine(&process.path())),
-        // Nobody knows.
-        Err(_) => true,
-    }
+    // Where others are hidden from us, nobody knows.
+    let is_hidden = !processes.join(FIRST).join("comm").exists();
+    let mut all = fs::read_dir(processes).into_iter().flatten().flatten();
+    is_hidden || all.any(|process| is_engine(&process.path()))
 }
 
 /// Most of what is asked about is no process, and some end while we ask.
@@ -40,13 +41,14 @@ mod tests {
     #[test]
     fn they_are_known_by_what_they_are_called_or_told() {
         let folder = tempfile::TempDir::new().unwrap();
+        assert!(are_running(folder.path()), "nobody can be seen");
         for (name, words, expected) in [
             ("podman", "podman\0run\0image\0", false),
             ("containerd-shim", "containerd-shim\0", false),
             ("dockerd", "dockerd\0", true),
             ("podman", "/usr/bin/podman\0system\0service\0", true),
         ] {
-            let process = folder.path().join("1");
+            let process = folder.path().join(FIRST);
             fs::create_dir_all(&process).unwrap();
             fs::write(process.join("comm"), format!("{name}\n")).unwrap();
             fs::write(process.join("cmdline"), words).unwrap();

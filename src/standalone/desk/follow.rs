@@ -21,6 +21,8 @@ use crate::{
 
 /// How often it is looked whether a container still runs that a daemon of its runtime has started: nobody tells.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often, in the end, where only a look tells that it is over.
+const LOOK_OFTEN: Duration = Duration::from_secs(4);
 /// How often, in the end, where what is looked for hardly ever is there.
 const LOOK_SELDOM: Duration = Duration::from_secs(60);
 /// What podman starts for one container and leaves running for others: it has every descriptor that podman had.
@@ -79,6 +81,7 @@ impl Desk {
 
     async fn follow_to_the_end(self: &Arc<Self>, run: &RunId, phase: &watch::Sender<Phase>) {
         self.follow_to_the_last(run).await;
+        self.is_here(Some(run));
         while let Err(error) = self.leave(run, phase).await {
             warn!(%run, %error, "a run that is over is not released yet");
             time::sleep(LOOK_EVERY).await;
@@ -105,14 +108,15 @@ impl Desk {
                 },
                 () = time::sleep(pause) => match self.parts.runs.is_led(run) {
                     Ok(true) => {}
-                    Ok(false) => match self.keepers(run).await {
-                        Keepers::Strangers => return,
-                        Keepers::Mixed => pause = LOOK_EVERY,
-                        Keepers::Own => {
-                            self.end_unstarted(self.parts.books.last_used_by(run)).await;
-                            pause = (pause * 2).min(LOOK_SELDOM);
-                        }
-                    },
+                    Ok(false) => {
+                        let longest = match self.keepers(run).await {
+                            Keepers::Strangers => return,
+                            Keepers::Mixed => LOOK_OFTEN,
+                            Keepers::Own => LOOK_SELDOM,
+                        };
+                        self.end_unstarted(self.parts.books.last_used_by(run)).await;
+                        pause = (pause * 2).min(longest);
+                    }
                     Err(error) => warn!(%run, %error, "cannot see whether a run goes on without its beginner"),
                 },
             }

@@ -8,12 +8,15 @@ use std::{
     time::Duration,
 };
 
-use futures::future::join_all;
-use tokio::time;
-use tracing::{info, warn};
+use tokio::{sync::mpsc, time};
+use tracing::info;
 
 use super::{
-    super::{presence::RunId, refusal::Refusal, users},
+    super::{
+        presence::{Asker, RunId},
+        refusal::Refusal,
+        users,
+    },
     Desk,
 };
 
@@ -32,15 +35,16 @@ impl Desk {
             return Ok(());
         }
         *self.awaited() = awaited.iter().cloned().collect();
+        for run in &awaited {
+            self.follow(run);
+        }
         let desk = Arc::clone(self);
         self.tasks.spawn(async move {
-            let gone = join_all(awaited.iter().map(|run| desk.await_end(run)));
             tokio::select! {
                 () = desk.shutdown.cancelled() => {}
                 () = desk.gathered.cancelled() => {}
-                _ = time::timeout(GATHER_WITHIN, gone) => {
-                    let missing = desk.awaited().len();
-                    info!(missing, "no longer waiting for those who waited before");
+                () = time::sleep(GATHER_WITHIN) => {
+                    info!("no longer waiting for those who waited before");
                     desk.open();
                 }
             }
@@ -49,28 +53,24 @@ impl Desk {
     }
 
     /// Lets those take their places who have waited longer than somebody who does not wait at all.
-    pub(super) async fn let_others_come(&self, run: Option<&RunId>) -> Result<(), Refusal> {
-        if let Some(run) = run {
-            self.is_back(run);
-        }
+    pub(super) async fn let_others_come(
+        &self,
+        asker: &Asker,
+        tell: &mpsc::Sender<usize>,
+    ) -> Result<(), Refusal> {
+        self.is_here(asker.run());
         tokio::select! {
             () = self.gathered.cancelled() => Ok(()),
+            () = tell.closed() => Err(Refusal::Ending),
             () = self.shutdown.cancelled() => Err(Refusal::Ending),
         }
     }
 
-    async fn await_end(&self, run: &RunId) {
-        match self.parts.runs.gone(run).await {
-            Ok(()) => self.is_back(run),
-            Err(error) => warn!(%run, %error, "cannot see whether a run is over"),
-        }
-    }
-
-    /// Takes note that somebody need not be waited for any more.
-    pub(super) fn is_back(&self, run: &RunId) {
+    /// Takes note that somebody need not be waited for any more: it has come back, or ended.
+    pub(super) fn is_here(&self, run: Option<&RunId>) {
         let is_last = {
             let mut awaited = self.awaited();
-            awaited.remove(run) && awaited.is_empty()
+            run.is_some_and(|run| awaited.remove(run)) && awaited.is_empty()
         };
         if is_last {
             self.open();
