@@ -11,7 +11,7 @@ use std::{
     process::{Command, Stdio},
     sync::{Mutex, PoisonError},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -164,24 +164,33 @@ fn whenever_it_is_interrupted_from_a_terminal_nothing_is_left_behind() {
 fn a_runtime_that_hangs_keeps_nobody() {
     let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let (temporary, programs) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let asked = programs.path().join("asked");
-    let script = format!(
-        "#!/bin/sh\n[ \"$1\" != --version ] || {{ echo ctr v2.4.2; exit; }}\ntouch {}\nsleep 1000\n",
-        asked.display()
-    );
-    let program = programs.path().join("ctr");
-    fs::write(&program, script).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let (hanging, program) = (programs.path().join("hanging"), programs.path().join("ctr"));
     let path = format!("{}:{}", programs.path().display(), env::var("PATH").unwrap());
-    let mut demo = Command::new(binary());
-    demo.args(["demo", "--runtime", "ctr"]).env("TMPDIR", temporary.path()).env("PATH", path);
-    let mut demo = demo.stderr(Stdio::piped()).spawn().unwrap();
-    eventually("the runtime is asked", || asked.exists() || demo.try_wait().unwrap().is_some());
-    kill(Pid::from_raw(i32::try_from(demo.id()).unwrap()), Signal::SIGINT).unwrap();
-    let ended = demo.wait_with_output().unwrap();
-    let errors = String::from_utf8_lossy(&ended.stderr);
-    assert!(errors.contains("interrupted; everything is taken away"), "{errors}");
-    assert_nothing_is_left(&|program: &str| Command::new(program), temporary.path());
+    // When it is tried out, and when it is to run the container.
+    for good_runs in [0, 1] {
+        let script = format!(
+            "#!/bin/sh\ncd {}\ncase $1 in --version) echo ctr v2.4.2; exit ;; run) echo >>runs ;; *) exit ;; esac\n\
+             [ $(wc -l <runs) -gt {good_runs} ] || exit 0\ntouch hanging\nsleep 1000\n",
+            programs.path().display()
+        );
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut demo = Command::new(binary());
+        demo.args(["demo", "--runtime", "ctr"]).env("TMPDIR", temporary.path()).env("PATH", &path);
+        let mut demo = demo.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        eventually("the runtime hangs", || hanging.exists() || demo.try_wait().unwrap().is_some());
+        let interrupted = Instant::now();
+        kill(Pid::from_raw(i32::try_from(demo.id()).unwrap()), Signal::SIGINT).unwrap();
+        let ended = demo.wait_with_output().unwrap();
+        let errors = String::from_utf8_lossy(&ended.stderr);
+        assert!(errors.contains("interrupted; everything is taken away"), "{errors}");
+        assert_eq!(ended.status.code(), Some(1), "{errors}");
+        // What nobody interrupts has 30 s.
+        assert!(interrupted.elapsed() < Duration::from_secs(25), "{:?}", interrupted.elapsed());
+        assert_nothing_is_left(&|program: &str| Command::new(program), temporary.path());
+        fs::remove_file(&hanging).unwrap();
+        fs::remove_file(programs.path().join("runs")).unwrap();
+    }
 }
 
 #[test]

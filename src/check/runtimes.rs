@@ -2,16 +2,13 @@
 
 use std::{
     fs,
-    io::Read,
     path::Path,
-    process::{Command, Stdio},
-    sync::mpsc,
-    thread,
-    time::Duration,
+    process::Command,
+    time::{Duration, Instant},
 };
 
 use super::{Code, Line, Places};
-use crate::runtime::Runtime;
+use crate::{program, runtime::Runtime};
 
 /// How long a program may take to say what it is.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -67,25 +64,10 @@ pub fn runtime(which: Runtime, cdi: &Path) -> Option<Line> {
 
 /// What a program prints, if it is there and answers.
 fn output(program: &str, arguments: &[&str]) -> Option<String> {
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().ok()?;
-    let mut stdout = child.stdout.take()?;
-    let (sender, read) = mpsc::channel();
-    // Ends with the program.
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        // Nobody listens any more where it took too long.
-        let _ = sender.send(stdout.read_to_end(&mut bytes).map(|_| bytes));
-    });
-    let bytes = read.recv_timeout(LONGEST);
-    if bytes.is_err() {
-        // It may have ended by itself.
-        let _ = child.kill();
-    }
-    let is_success = child.wait().ok()?.success();
-    let bytes = bytes.ok()?.ok()?;
-    is_success.then(|| String::from_utf8_lossy(&bytes).into_owned())
+    let end = Instant::now() + LONGEST;
+    let output =
+        program::output_unless(Command::new(program).args(arguments), || Instant::now() >= end).ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The first number with a dot in it.

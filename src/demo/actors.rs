@@ -19,7 +19,7 @@ use super::{
     expect, interrupt,
     runtime::Tried,
 };
-use crate::standalone::service;
+use crate::{program, standalone::service};
 
 /// What a container does: it says what it sees, and then reads until it is told to stop.
 const SCRIPT: &str = r#"
@@ -262,7 +262,9 @@ impl Drop for Container {
     fn drop(&mut self) {
         // Whoever is killed cannot end its container.
         let _ = self.tell_to_stop();
-        // One that does not end is killed.
-        let _ = ended::status(&mut self.process.0, Instant::now() + ENDING);
+        if !matches!(ended::status(&mut self.process.0, Instant::now() + ENDING), Ok(Some(_))) {
+            // A runtime that hangs does not end with whoever waits for it.
+            program::kill_group(program::id(&self.process.0));
+        }
     }
 }

@@ -7,22 +7,27 @@ use std::{
     thread,
 };
 
-use nix::sys::signal::{SigSet, Signal};
-
 use super::Error;
+use crate::standalone::runner::Interrupts;
 
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
 static IS_KNOWN: AtomicBool = AtomicBool::new(false);
 
-/// From here on signals do not end this process, nor any thread that is started later. What it executes has them as ever.
+/// From here on signals do not end this process. What it executes has them as ever.
 pub(super) fn listen() -> io::Result<()> {
-    let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
-    signals.thread_block()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let mut interrupts = {
+        let _within = runtime.enter();
+        Interrupts::listen()?
+    };
     // Ends with the process.
     thread::spawn(move || {
-        while signals.wait().is_ok() {
-            IS_ASKED.store(true, Ordering::Relaxed);
-        }
+        runtime.block_on(async {
+            loop {
+                interrupts.next().await;
+                IS_ASKED.store(true, Ordering::Relaxed);
+            }
+        });
     });
     Ok(())
 }
@@ -30,6 +35,11 @@ pub(super) fn listen() -> io::Result<()> {
 /// Whether anybody wants it to end.
 pub(super) fn is_asked() -> bool {
     IS_ASKED.load(Ordering::Relaxed)
+}
+
+/// Whether somebody has been told of it, and takes everything away.
+pub(super) fn is_known() -> bool {
+    IS_KNOWN.load(Ordering::Relaxed)
 }
 
 /// For everybody who waits. It is said once, however often it is asked: what is taken away then is waited for.

@@ -133,6 +133,9 @@ impl Tried {
             }
         }
         words.extend(["run", "--rm"].map(str::to_owned));
+        if matches!(self.kind, Runtime::Docker | Runtime::Nerdctl) {
+            words.push(format!("--name={}", self.name()));
+        }
         if matches!(self.kind, Runtime::Podman | Runtime::Docker) {
             // Where SELinux guards containers, it lets them neither write into our folder nor run our program.
             words.push(String::from("--security-opt=label=disable"));
@@ -162,11 +165,18 @@ impl Tried {
         words.into_iter().map(OsString::from).collect()
     }
 
-    /// Takes away what it keeps outside our folder.
+    /// Takes away what it keeps outside our folder: also containers, where it was killed before it could do so.
     pub(super) fn clear(&self) {
-        if self.kind == Runtime::Docker {
-            // It is small, and docker image prune removes it.
-            let _ = ended::output(Command::new("docker").args(["image", "rm", "--force", &self.name()]));
+        let lines: &[&[&str]] = match self.kind {
+            // All of it is in our folder.
+            Runtime::Podman => &[],
+            Runtime::Docker => &[&["rm", "--force"], &["image", "rm", "--force"]],
+            Runtime::Nerdctl => &[&["rm", "--force"]],
+            Runtime::Ctr => &[&["task", "rm", "--force"], &["container", "rm"]],
+        };
+        for line in lines {
+            // There need not be one, and what is left is small.
+            let _ = ended::output(Command::new(self.kind.name()).args(*line).arg(self.name()));
         }
     }
 }
