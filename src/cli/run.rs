@@ -1,6 +1,15 @@
 //! `claimfs run`: a command with devices, without a cluster.
 
-use std::{ffi::OsString, fmt::Display, io, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    convert::Infallible,
+    ffi::OsString,
+    fmt::Display,
+    future,
+    io::{self, IsTerminal},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
 
 use clap::{ArgGroup, Args};
 use k8s_openapi::api::resource::v1::ResourceClaim;
@@ -22,6 +31,8 @@ use crate::{
 
 /// How long the daemon may take to release what was used: longer than it waits for that itself.
 const RELEASE_WITHIN: Duration = Duration::from_secs(40);
+/// How long people wait without being told for what.
+const SLOW: Duration = Duration::from_secs(1);
 /// How often a run is made anew that the daemon does not know.
 const ATTEMPTS: usize = 3;
 
@@ -196,6 +207,16 @@ impl Run {
             },
             // Without signals it takes as long as it takes.
             Ok(()) = interrupted => late(&"interrupted"),
+            never = say_when_slow() => match never {},
         }
     }
+}
+
+/// People see that something is done; programs need not know.
+async fn say_when_slow() -> Infallible {
+    time::sleep(SLOW).await;
+    if io::stderr().is_terminal() {
+        output::complain("claimfs: waiting until nothing uses the devices any more");
+    }
+    future::pending().await
 }
