@@ -113,6 +113,8 @@ pub struct Node {
     pub link: Option<PathBuf>,
     /// Its numbers.
     pub id: NodeId,
+    /// Who may open it on the host.
+    pub mode: Mode,
 }
 
 impl Node {

@@ -74,12 +74,21 @@ pub enum HookName {
     Poststop,
 }
 
+/// All permission bits.
+const MOST: u32 = 0o7777;
+
 /// Permission bits of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Mode(u32);
 
 impl Mode {
+    /// That of a file, as the kernel tells it together with what kind of file it is.
+    #[must_use]
+    pub const fn of_file(mode: u32) -> Self {
+        Self(mode & MOST)
+    }
+
     /// The bits.
     #[must_use]
     pub const fn bits(self) -> u32 {
@@ -93,7 +102,7 @@ impl TryFrom<String> for Mode {
     fn try_from(text: String) -> Result<Self, NameError> {
         let digits = text.strip_prefix("0o").unwrap_or(&text);
         match u32::from_str_radix(digits, 8) {
-            Ok(bits) if bits <= 0o7777 => Ok(Self(bits)),
+            Ok(bits) if bits <= MOST => Ok(Self(bits)),
             _ => Err(NameError::new("mode", text, "must be octal digits of at most 7777, e.g. 0660")),
         }
     }

@@ -13,7 +13,7 @@ use nix::sys::stat::{major, minor};
 use super::{AttributeReason, Collected, Notice, Roots, label, sysfs};
 use crate::{
     config::{Config, DevPattern, Source},
-    device::{Device, Kind, Node, NodeClass, NodeId},
+    device::{Device, Kind, Mode, Node, NodeClass, NodeId},
 };
 
 /// Adds the nodes that the patterns find. Of two paths to one node the earlier pattern wins, then the
@@ -132,7 +132,8 @@ fn inspect(path: &Path, roots: &Roots) -> io::Result<Option<Node>> {
     };
     let id = NodeId { class, major: number(major(metadata.rdev())), minor: number(minor(metadata.rdev())) };
     let link = is_link.then(|| on_host(path, &roots.dev));
-    Ok(Some(Node { path: on_host(&resolved, &roots.dev.canonicalize()?), link, id }))
+    let mode = Mode::of_file(metadata.mode());
+    Ok(Some(Node { path: on_host(&resolved, &roots.dev.canonicalize()?), link, id, mode }))
 }
 
 /// Follows links as the host does, also where we see its `/dev` elsewhere; none for what leads through

@@ -78,7 +78,8 @@ fn nodes(node: &Node, access: &Access, allocation: &Allocation) -> Vec<DeviceNod
         }),
         major: node.id.major,
         minor: node.id.minor,
-        file_mode: parameters.mode.or(access.mode).map(crate::device::Mode::bits),
+        // Without one, runtimes let everybody in the container read and write.
+        file_mode: Some(parameters.mode.or(access.mode).unwrap_or(node.mode).bits()),
         permissions: access.permissions.as_ref().map_or_else(|| String::from("rw"), ToString::to_string),
         uid: parameters.uid.or(access.uid),
         gid: parameters.gid.or(access.gid),
