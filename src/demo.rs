@@ -194,16 +194,21 @@ impl<'p> Set<'p> {
         expect(refused.contains("is \"A100\""), "the refusal does not say why")?;
 
         stage.step("everything ends, and nothing is left")?;
-        daemon.end(&self.program)?;
-        let left = self.left()?;
-        expect(left.is_empty(), &format!("still there: {}", left.join(", ")))?;
+        self.end(daemon)?;
         stage.show("no claim, no CDI spec, no mount\n");
         Ok(())
     }
 
-    /// What should be gone in the end. A runtime may still be clearing up behind a container.
-    fn left(&self) -> Result<Vec<String>, Error> {
+    /// Lets a daemon take everything away. A runtime may still be clearing up behind a container.
+    fn end(&self, daemon: Daemon) -> Result<(), Error> {
+        daemon.end(&self.program)?;
         place::wait_for_all();
+        let left = self.left()?;
+        expect(left.is_empty(), &format!("still there: {}", left.join(", ")))
+    }
+
+    /// What should be gone in the end.
+    fn left(&self) -> Result<Vec<String>, Error> {
         let specs = fs::read_dir(&self.cdi).into_iter().flatten().flatten();
         let names = specs.map(|entry| entry.file_name().to_string_lossy().into_owned());
         let mounts = self.place.mounts()?;
@@ -217,9 +222,7 @@ impl<'p> Set<'p> {
         if self.left()?.is_empty() {
             return Ok(());
         }
-        Daemon::start(&self.program)?.end(&self.program)?;
-        let left = self.left()?;
-        expect(left.is_empty(), &format!("still there: {}", left.join(", ")))
+        self.end(Daemon::start(&self.program)?)
     }
 }
 

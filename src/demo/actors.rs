@@ -19,10 +19,14 @@ use super::{
     expect, interrupt,
     runtime::Tried,
 };
-use crate::{program, standalone::service};
+use crate::{
+    program,
+    standalone::{runner, service},
+};
 
 /// What a container does: it says what it sees, and then reads until it is told to stop.
 const SCRIPT: &str = r#"
+    trap 'exit 3' TERM
     env | grep ^CLAIMFS_DEVICE | sort
     /claimfs metadata
     echo reading
@@ -170,6 +174,8 @@ impl Container {
     pub(super) fn start(program: &Program, runtime: &Tried) -> Result<Self, Error> {
         let words = runtime.run(&["--device-class", DRIVER], SCRIPT);
         let mut command = program.command(&words);
+        // Also when we are killed.
+        runner::end_with_us(&mut command);
         let mut child =
             command.stdout(Stdio::piped()).spawn().map_err(Error::io("cannot start claimfs run"))?;
         let (sender, lines) = mpsc::channel();

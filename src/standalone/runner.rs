@@ -94,6 +94,7 @@ pub struct Interrupts {
     terminate: Heard,
     hang_up: Heard,
     interrupt: Heard,
+    quit: Heard,
 }
 
 impl Interrupts {
@@ -103,6 +104,7 @@ impl Interrupts {
             terminate: Heard::listen(Signal::SIGTERM)?,
             hang_up: Heard::listen(Signal::SIGHUP)?,
             interrupt: Heard::listen(Signal::SIGINT)?,
+            quit: Heard::listen(Signal::SIGQUIT)?,
         })
     }
 
@@ -112,6 +114,7 @@ impl Interrupts {
             () = self.terminate.next() => {}
             () = self.hang_up.next() => {}
             () = self.interrupt.next() => {}
+            () = self.quit.next() => {}
         }
     }
 }
@@ -169,7 +172,7 @@ pub fn exit_code(status: ExitStatus) -> u8 {
 
 /// Lets it know when we are killed: it would go on without anybody who waits for it.
 #[allow(unsafe_code)]
-fn end_with_us(command: &mut Command) {
+pub(crate) fn end_with_us(command: &mut Command) {
     let us = getpid();
     let ask = move || {
         nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)?;
