@@ -109,7 +109,11 @@ enum Error {
         "create makes a container that is started later, and by then the claim of this run is released\nfix: put run in its place, or make a claim that stays (claimfs claim create) and use it with --claim"
     )]
     ForLater,
-    #[error("cannot run {program}: {source}\nfix: is it installed, and on PATH?")]
+    #[error(
+        "a container that is started again (--restart) needs its devices again, and by then the claim of this run is released\nfix: leave that out, or make a claim that stays (claimfs claim create) and use it with --claim"
+    )]
+    Again,
+    #[error("cannot run {program}: {source}\nfix: {}", way_to_run(source))]
     Run { program: String, source: std::io::Error },
     #[error("cannot use {path}: {source}\nfix: --run-dir names another folder", path = .path.display())]
     RunDir { path: PathBuf, source: std::io::Error },
@@ -154,6 +158,7 @@ impl Error {
             | Self::Several { .. }
             | Self::Command(_)
             | Self::ForLater
+            | Self::Again
             | Self::Client(client::Error::Wrong(_) | client::Error::Failed { code: Some(2), .. }) => {
                 ExitCode::from(2)
             }
@@ -236,6 +241,13 @@ pub fn run() -> ExitCode {
             output::complain(format_args!("error: {error}"));
             error.exit_code()
         }
+    }
+}
+
+fn way_to_run(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "is it installed, and on PATH?",
+        _ => "is it a program that can be executed?",
     }
 }
 

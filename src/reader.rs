@@ -244,11 +244,16 @@ fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), 
             if depth > 1 {
                 collect(&path, depth - 1, files)?;
             }
-        } else if entry.file_name().to_string_lossy().ends_with(SUFFIX) {
+        } else if entry.file_name().to_string_lossy().ends_with(SUFFIX) && !is_empty(&path) {
             files.push(path);
         }
     }
     Ok(())
+}
+
+/// What runtimes mount a file over, in the root of a container that has had other claims.
+fn is_empty(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.len() == 0)
 }
 
 /// Waits for newer versions of files.

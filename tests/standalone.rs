@@ -491,6 +491,25 @@ fn what_is_kept_gets_its_devices_when_they_come_after_the_daemon() {
 
 #[test]
 #[ignore = "needs root and Go: hack/test runs it"]
+fn a_node_is_for_the_same_in_the_container_as_on_the_host() {
+    let host = Host::new("sources: [{name: port, dev: {paths: [/dev/port0]}}]");
+    let dev = host.path("dev");
+    fs::create_dir(&dev).unwrap();
+    let node = dev.join("port0").display().to_string();
+    said(host.command("mknod").args(["-m", "0640", &node, "c", "1", "3"]));
+    let look = || {
+        let mut run = host.podman(ONE, &["--rm", "--user=7:8"], "stat -c %a:%u:%g /dev/port0");
+        said(run.env("CLAIMFS_DEV", &dev))
+    };
+    // It is its user's.
+    assert_eq!(look(), "640:7:8\n");
+    said(host.command("chmod").args(["0604", &node]));
+    eventually("it is seen", || look() == "604:7:8\n");
+    host.is_clean();
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
 fn a_node_with_another_name_does_not_give_held_devices_away() {
     let host = Host::new(GPUS);
     let claim = host.path("claim.yaml");
@@ -575,7 +594,7 @@ fn what_cannot_be_done_is_answered_with_the_way_out() {
         "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: m}\nspec: {devices: {requests: [{name: a, exactly: {deviceClassName: claimfs.dev, cuont: 2}}]}}\n",
     );
     let class = ["--device-class", "claimfs.dev"];
-    let cases: [(&[&str], &[&str], i32, &str); 21] = [
+    let cases: [(&[&str], &[&str], i32, &str); 23] = [
         (
             &[class[0], "gpu"],
             &["podman", "run", "i"],
@@ -592,6 +611,7 @@ fn what_cannot_be_done_is_answered_with_the_way_out() {
         (&["-f", &named, "--count", "2"], &["podman", "run", "i"], 2, "cannot be used with"),
         (&["--claim", "one", "--select", "true"], &["podman", "run", "i"], 2, "cannot be used with"),
         (&class, &["podman", "create", "i"], 2, "put run in its place"),
+        (&class, &["podman", "run", "--restart=always", "i"], 2, "make a claim that stays"),
         (&["--wait"], &["podman", "run", "i"], 2, "required arguments were not provided"),
         (&["-f", &broken], &["podman", "run", "i"], 2, "broken.yaml: "),
         (
@@ -617,6 +637,7 @@ fn what_cannot_be_done_is_answered_with_the_way_out() {
             "It would not fit if all devices were free",
         ),
         (&class, &["/nowhere/podman", "run", "i"], 127, "cannot run /nowhere/podman"),
+        (&[class[0], class[1], "--plain"], &["/etc/passwd"], 126, "a program that can be executed"),
     ];
     for (what, command, code, expected) in cases {
         let mut run = host.claimfs(&["run"]);

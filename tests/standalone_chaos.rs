@@ -14,6 +14,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use serde_json::Value;
 use support::{
     alone::{Host, eventually, reports, said, spawn},
     driver::names,
@@ -126,7 +127,8 @@ fn fifty_wait_for_eight_devices_and_are_served_in_order() {
         runs.push(host.plain(ONE, script).spawn().unwrap());
         let report =
             reports.find(|report| report["waiting"].as_array().unwrap().len() == runs.len()).unwrap();
-        order = serde_json::from_value(report["waiting"].clone()).unwrap();
+        let name = |waiting: &Value| waiting["name"].as_str().unwrap().to_owned();
+        order = report["waiting"].as_array().unwrap().iter().map(name).collect();
     }
     fs::write(host.path("shared/go"), "").unwrap();
     for mut run in runs {
@@ -151,7 +153,7 @@ fn fifty_wait_for_eight_devices_and_are_served_in_order() {
     daemon.wait().unwrap();
     let granted = stderr.lines().filter(|line| line.contains("\"message\":\"granted\""));
     let claim = |line: &str| {
-        serde_json::from_str::<serde_json::Value>(line).unwrap()["claim"].as_str().unwrap().to_owned()
+        serde_json::from_str::<Value>(line).unwrap()["claim"].as_str().unwrap().to_owned()
     };
     let granted: Vec<String> = granted.map(claim).skip(1).collect();
     assert_eq!(granted, order);

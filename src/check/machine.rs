@@ -200,8 +200,10 @@ fn configuration(places: &Places) -> Line {
     match discover::scan(&config, &roots).devices.len() {
         0 => {
             let text = format!("{path} finds no device here");
-            Line::warn(Code::Configuration, text, "claimfs devices shows what is looked for")
+            let fix = "plug in what it looks for, or correct the paths in it; claimfs devices --watch shows what comes";
+            Line::warn(Code::Configuration, text, fix)
         }
+        1 => Line::ok(Code::Configuration, format!("{path} finds 1 device")),
         count => Line::ok(Code::Configuration, format!("{path} finds {count} devices")),
     }
 }

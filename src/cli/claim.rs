@@ -16,6 +16,9 @@ use crate::{
     },
 };
 
+/// How much of a command is shown among others.
+const SHORT: usize = 120;
+
 /// Make, show and delete claims, without a cluster
 #[derive(Debug, Subcommand)]
 pub(super) enum Claim {
@@ -102,7 +105,7 @@ impl Claim {
                 Self::Create(create) => create.run().await,
                 Self::List(list) => list.run().await,
                 Self::Show(show) => show.run().await,
-                Self::Delete(delete) => Ok(delete.machine.launcher().delete(&delete.name).await?),
+                Self::Delete(delete) => delete.run().await,
             }
         })
     }
@@ -141,10 +144,17 @@ impl Create {
     }
 }
 
+impl Delete {
+    async fn run(self) -> Result<(), Error> {
+        self.machine.launcher().delete(&self.name).await?;
+        output::print(&format!("{} is deleted\n", qualified(&self.name))).map(|_reader| ())
+    }
+}
+
 impl List {
     async fn run(self) -> Result<(), Error> {
         let Report { claims, .. } = self.machine.launcher().report().await?;
-        print(&claims, self.output)
+        print(&claims, self.output, Commands::Short)
     }
 }
 
@@ -156,13 +166,31 @@ impl Show {
         if claims.is_empty() {
             return Err(Error::NoClaim { name });
         }
-        print(&claims, self.output)
+        print(&claims, self.output, Commands::Whole)
     }
 }
 
-fn print(claims: &[ClaimReport], format: Format) -> Result<(), Error> {
+/// How commands are shown to people.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Commands {
+    /// The beginning.
+    Short,
+    /// All that is known.
+    Whole,
+}
+
+impl Commands {
+    pub(super) fn shown(self, command: &str) -> String {
+        match (self, command.char_indices().nth(SHORT)) {
+            (Self::Short, Some((end, _))) => format!("{}…", &command[..end]),
+            _ => command.to_owned(),
+        }
+    }
+}
+
+fn print(claims: &[ClaimReport], format: Format, commands: Commands) -> Result<(), Error> {
     let text = match format {
-        Format::Table => table(claims),
+        Format::Table => table(claims, commands),
         Format::Json => output::json(&claims) + "\n",
         Format::Yaml => claims.iter().map(|claim| format!("---\n{}", output::yaml(&claim.object))).collect(),
     };
@@ -170,7 +198,7 @@ fn print(claims: &[ClaimReport], format: Format) -> Result<(), Error> {
 }
 
 /// One line a device, and then one a run.
-pub(super) fn table(claims: &[ClaimReport]) -> String {
+pub(super) fn table(claims: &[ClaimReport], commands: Commands) -> String {
     if claims.is_empty() {
         return String::from("no claims\n");
     }
@@ -194,7 +222,7 @@ pub(super) fn table(claims: &[ClaimReport]) -> String {
     if runs.is_empty() {
         return text;
     }
-    let rows = runs.into_iter().map(|run| vec![run.name.clone(), run.command.clone()]);
+    let rows = runs.into_iter().map(|run| vec![run.name.clone(), commands.shown(&run.command)]);
     format!("{text}\n{}", output::table(&["RUN", "COMMAND"], rows))
 }
 

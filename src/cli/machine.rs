@@ -165,7 +165,8 @@ impl Machine {
                 if !is_told && (has_named || is_edited) {
                     output::complain(format_args!(
                         "warning: claimfs node (process {process}) was started with other settings, and keeps them; \
-                         its configuration is {config}{}",
+                         its configuration is {config}{}\n\
+                         fix: to apply these, end it (kill {process}, or systemctl restart claimfs); claims and containers stay",
                         if is_edited { ", as it was then" } else { "" }
                     ));
                     is_told = true;

@@ -92,6 +92,9 @@ impl Run {
         if self.claim.is_none() && line.is_for_later() {
             return Err(Error::ForLater);
         }
+        if self.claim.is_none() && line.is_started_again() {
+            return Err(Error::Again);
+        }
         let claim = self.manifest()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.map_err(Error::Start)?.block_on(self.use_claim(line, claim.as_ref()))

@@ -4,10 +4,15 @@ use std::{ops::ControlFlow, thread, time::Duration};
 
 use clap::{Args, ValueEnum};
 
-use super::{Error, claim, machine::Machine, output};
+use super::{
+    Error,
+    claim::{self, Commands},
+    machine::Machine,
+    output,
+};
 use crate::{
     node::{Held, Lock, Seen},
-    standalone::report::{DeviceReport, Report},
+    standalone::report::{DeviceReport, Report, WaitingReport},
 };
 
 /// How often it is looked whether something has changed, on a node of a cluster.
@@ -101,9 +106,14 @@ fn table(report: &Report, held: &Held) -> String {
     let mut text = format!("{driver} {version} on {node}, process {process}; {}\n\n", kept(metadata, held));
     text += &device_table(devices);
     text += "\n";
-    text += &claim::table(claims);
+    text += &claim::table(claims, Commands::Short);
     if !waiting.is_empty() {
-        text += &format!("\n{} waiting, in this order: {}\n", waiting.len(), waiting.join(" "));
+        text += &format!("\n{} waiting, in this order:\n", waiting.len());
+        let rows = waiting.iter().map(|WaitingReport { name, run }| match run {
+            Some(run) => vec![name.clone(), run.name.clone(), Commands::Short.shown(&run.command)],
+            None => vec![name.clone(), String::from("-"), String::from("-")],
+        });
+        text += &output::table(&["CLAIM", "RUN", "COMMAND"], rows);
     }
     text
 }
@@ -128,10 +138,13 @@ fn kept(metadata: &str, held: &Held) -> String {
 
 fn device_table(devices: &[DeviceReport]) -> String {
     let rows = devices.iter().map(|device| {
-        let health = match device.message.as_str() {
+        let mut health = match device.message.as_str() {
             "" => device.health.clone(),
             message => format!("{} ({message})", device.health),
         };
+        if !device.taints.is_empty() {
+            health += &format!(", tainted: {}", device.taints.join(" "));
+        }
         let owners = match (device.owners.as_slice(), device.most_claims) {
             ([], _) => String::from("-"),
             (owners, 1) => owners.join(" "),

@@ -55,14 +55,31 @@ fn note(situation: &Situation<'_>, want: &InspectedWant<'_>) -> RequestNote {
     note
 }
 
-/// The device that the fewest things keep away.
+/// The device that the fewest things keep away, and rather such that pass.
 fn nearest<'w, 'a>(want: &'w InspectedWant<'a>) -> Option<&'w InspectedDevice<'a>> {
     // Where an expression fails, no device is near.
     let is_error = |obstacle: &Obstacle<'_>| matches!(obstacle, Obstacle::Selector(selector) if selector.error.is_some());
     let is_near = |device: &&InspectedDevice<'_>| {
         !device.obstacles.is_empty() && !device.obstacles.iter().any(is_error)
     };
-    want.devices.iter().filter(is_near).min_by_key(|device| device.obstacles.len())
+    want.devices.iter().filter(is_near).min_by_key(|device| {
+        let lasting = device.obstacles.iter().filter(|obstacle| !passes(obstacle)).count();
+        (device.obstacles.len(), lasting)
+    })
+}
+
+/// Whether it can be waited for.
+fn passes(obstacle: &Obstacle<'_>) -> bool {
+    match obstacle {
+        Obstacle::InUse | Obstacle::Full { .. } | Obstacle::Counters(_) | Obstacle::Groups => true,
+        Obstacle::BindingConditions
+        | Obstacle::Selector(_)
+        | Obstacle::Placement
+        | Obstacle::NoCapacity { .. }
+        | Obstacle::Amount { .. }
+        | Obstacle::Taint(_)
+        | Obstacle::NoAttribute { .. } => false,
+    }
 }
 
 /// Everything that the selectors look at.

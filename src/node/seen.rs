@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::standalone::report::DeviceReport;
+use crate::{device::Taint, standalone::report::DeviceReport};
 
 /// Why nothing is seen.
 #[derive(Debug, thiserror::Error)]
@@ -106,6 +106,8 @@ struct Document {
     health: String,
     #[serde(default)]
     message: String,
+    #[serde(default)]
+    taints: Vec<Taint>,
     owners: Vec<Owner>,
 }
 
@@ -122,13 +124,14 @@ fn device(path: &Path) -> Result<Option<DeviceReport>, Error> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(Error::Read { path: path.to_owned(), source }),
     };
-    let Document { name, source, health, message, owners } =
+    let Document { name, source, health, message, taints, owners } =
         serde_json::from_slice(&text).map_err(|source| Error::Document { path: path.to_owned(), source })?;
     let owners: Vec<String> =
         owners.into_iter().map(|Owner { namespace, name }| format!("{namespace}/{name}")).collect();
     // How many can have it is not told; nobody has to know to see who has it.
     let most_claims = u32::try_from(owners.len().max(1)).unwrap_or(u32::MAX);
-    Ok(Some(DeviceReport { name, source, path: None, health, message, most_claims, owners }))
+    let taints = taints.iter().map(ToString::to_string).collect();
+    Ok(Some(DeviceReport { name, source, path: None, health, message, taints, most_claims, owners }))
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {

@@ -311,8 +311,8 @@ impl Books {
 
     /// Those who wait, in order.
     #[must_use]
-    pub fn waiting(&self) -> Vec<String> {
-        self.state().queue.iter().map(|(_, waiter)| waiter.stored.claim.to_string()).collect()
+    pub fn waiting<T>(&self, tell: impl Fn(&Stored) -> T) -> Vec<T> {
+        self.state().queue.iter().map(|(_, waiter)| tell(&waiter.stored)).collect()
     }
 
     /// Whether there is nothing to do.

@@ -67,6 +67,9 @@ const FLAGS_OF_RUN: [&str; 36] = [
     "--privileged-without-host-devices",
     "--runc-systemd-cgroup",
 ];
+/// The option that says when a container is started again, and the value with which it never is.
+const RESTART: &str = "--restart";
+const NEVER: &str = "no";
 /// Those that are one letter: `-it` is two of them.
 const LETTERS_OF_RUN: &str = "ditPq";
 
@@ -151,6 +154,21 @@ impl CommandLine {
         self.program().is_some() && verb(&self.words).is_some_and(|verb| self.words[verb] == CREATE)
     }
 
+    /// Whether its runtime is to start the container again when it has ended.
+    #[must_use]
+    pub fn is_started_again(&self) -> bool {
+        let Some(verb) = self.program().and_then(|_| verb(&self.words)) else { return false };
+        let options = reach(&self.words, verb + 1, is_flag_of_run);
+        let mut policies = options.filter_map(|index| {
+            let word = self.words[index].to_str()?;
+            match word.strip_prefix(RESTART)? {
+                "" => self.words.get(index + 1)?.to_str(),
+                value => value.strip_prefix('='),
+            }
+        });
+        policies.any(|policy| policy != NEVER)
+    }
+
     /// The runtime that makes the container; behind other programs, the first that is named.
     #[must_use]
     pub fn runtime(&self) -> Option<Runtime> {
@@ -203,10 +221,12 @@ fn verb(words: &[OsString]) -> Option<usize> {
 /// The place for options of a command: where they are marked, or else directly behind it.
 fn behind(words: &[OsString], verb: usize) -> Range<usize> {
     let start = verb + 1;
-    let is_letter = |letter| LETTERS_OF_RUN.contains(letter);
-    let is_flag = |option: &str| FLAGS_OF_RUN.contains(&option) || option[1..].chars().all(is_letter);
-    let mark = reach(words, start, is_flag).find(|index| words[*index] == PLACE);
+    let mark = reach(words, start, is_flag_of_run).find(|index| words[*index] == PLACE);
     mark.map_or(start..start, |mark| mark..mark + 1)
+}
+
+fn is_flag_of_run(option: &str) -> bool {
+    FLAGS_OF_RUN.contains(&option) || option[1..].chars().all(|letter| LETTERS_OF_RUN.contains(letter))
 }
 
 /// Options, and the first word that is none. Of others than flags it is not known whether they have a value, so what
@@ -232,6 +252,21 @@ mod tests {
         let words = line.split_whitespace().map(OsString::from).collect();
         let words = CommandLine::new(words, way)?.with(&[String::from("v/c=a"), String::from("v/c=b")]);
         Ok(words.join(OsStr::new(" ")).into_string().unwrap())
+    }
+
+    #[test]
+    fn what_is_started_again_is_known_by_its_options() {
+        for (line, expected) in [
+            ("podman run --restart=always i", true),
+            ("docker run --rm --restart on-failure:3 i", true),
+            ("podman run --restart=no i", false),
+            ("podman run --restart no i", false),
+            ("podman run --rm i run --restart=always", false),
+            ("sudo podman run {} --restart=always i", false),
+        ] {
+            let words = line.split(' ').map(OsString::from).collect();
+            assert_eq!(CommandLine::new(words, Way::Words).unwrap().is_started_again(), expected, "{line}");
+        }
     }
 
     #[test]

@@ -322,10 +322,7 @@ impl Desk {
             let uid = claim.uid.clone();
             match desk.is_mounted(std::slice::from_ref(&uid)).await {
                 Ok(false) => desk.take_back(&uid).await,
-                Ok(true) => {
-                    let used = Refusal::InUse { claim, by: String::from("a container") };
-                    desk.parts.books.end_release(&uid, Err(used))
-                }
+                Ok(true) => desk.parts.books.end_release(&uid, Err(Refusal::Mounted { claim })),
                 Err(error) => desk.parts.books.end_release(&uid, Err(error)),
             }
         });

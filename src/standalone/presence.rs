@@ -36,7 +36,7 @@ use crate::{device::ClaimUid, hold::RUNS};
 /// Where a run folder has what runs run: one that is left alone is known by nothing else.
 const COMMANDS: &str = "commands";
 /// How much of it is kept.
-const LONGEST_COMMAND: usize = 120;
+const LONGEST_COMMAND: usize = 2000;
 
 /// How often a FIFO may be taken away between two steps of ours.
 const ATTEMPTS: usize = 5;
@@ -401,7 +401,7 @@ mod tests {
     fn a_run_that_nobody_knows_leaves_nothing() {
         let place = TempDir::new().unwrap();
         Presence::begin(place.path(), &[]).unwrap().withdraw();
-        let present = Presence::begin(place.path(), &["é".repeat(500).into()]).unwrap();
+        let present = Presence::begin(place.path(), &["é".repeat(LONGEST_COMMAND + 1).into()]).unwrap();
         let runs = Runs::open(place.path()).unwrap();
         runs.sweep(|_| false).unwrap();
         assert!(runs.is_present(present.id()).unwrap());

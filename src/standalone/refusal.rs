@@ -77,6 +77,14 @@ pub enum Refusal {
         /// By whom.
         by: String,
     },
+    /// A container has it that is not known by a run.
+    #[error(
+        "claim {claim} is in use by a container that claimfs run has not started, or that was started again\nfix: end it first; podman ps, docker ps, nerdctl ps or ctr task ls shows it"
+    )]
+    Mounted {
+        /// The claim.
+        claim: ClaimRef,
+    },
     /// The run is over.
     #[error("the run {run:?} is not there")]
     NoRun {
@@ -136,7 +144,8 @@ impl Refusal {
             | Self::Crowded { .. }
             | Self::Exists { .. }
             | Self::NoClaim { .. }
-            | Self::InUse { .. } => Blame::Scarce,
+            | Self::InUse { .. }
+            | Self::Mounted { .. } => Blame::Scarce,
             Self::NoRun { .. } => Blame::Run,
             Self::Ending => Blame::Ending,
             Self::Folder(_) | Self::Prepare(_) | Self::Presence { .. } | Self::Random(_) => Blame::Machine,

@@ -22,7 +22,18 @@ pub struct Report {
     /// All claims.
     pub claims: Vec<ClaimReport>,
     /// The claims that wait for devices, in order.
-    pub waiting: Vec<String>,
+    pub waiting: Vec<WaitingReport>,
+}
+
+/// A claim that waits for devices.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitingReport {
+    /// Its namespace and name.
+    pub name: String,
+    /// The run that it is for; there is none where it is to stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunReport>,
 }
 
 /// A device.
@@ -41,6 +52,9 @@ pub struct DeviceReport {
     /// Why it does not.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
+    /// What keeps claims away that do not tolerate it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taints: Vec<String>,
     /// How many claims can have it at the same time.
     pub most_claims: u32,
     /// The claims that have it.

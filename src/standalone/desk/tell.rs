@@ -8,7 +8,7 @@ use super::{
     super::{
         manifest::Lifetime,
         presence::RunId,
-        report::{ClaimReport, DeviceReport, GrantedDevice, Report, RunReport, UsedBy},
+        report::{ClaimReport, DeviceReport, GrantedDevice, Report, RunReport, UsedBy, WaitingReport},
         users,
     },
     Desk, Parts, Phase,
@@ -28,6 +28,7 @@ impl Desk {
             path: device.node.as_ref().map(|node| node.stable_path().display().to_string()),
             health: device.condition.health.as_str().to_owned(),
             message: device.condition.health.message().to_owned(),
+            taints: device.condition.taints.iter().map(ToString::to_string).collect(),
             most_claims: device.sharing.claims(),
             owners: owners.get(&device.name).into_iter().flatten().map(ToString::to_string).collect(),
         });
@@ -44,7 +45,10 @@ impl Desk {
             metadata: metadata.to_owned(),
             devices: devices.collect(),
             claims: books.claims().iter().map(|stored| self.claim_report(stored)).collect(),
-            waiting: books.waiting(),
+            waiting: books.waiting(|stored| WaitingReport {
+                name: stored.claim.to_string(),
+                run: users::of(stored).first().map(|run| self.run_report(run)),
+            }),
         }
     }
 
