@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::{fs, path::Path, process::Command, time::Instant};
+use std::{env, fs, os::unix::fs::PermissionsExt, path::Path, process::Command, time::Instant};
 
 use support::{
     DEADLINE,
@@ -152,13 +152,7 @@ fn specs_with_everything_are_injected() {
     let metadata = mounts.pop().unwrap();
     assert!(metadata["containerPath"].as_str().unwrap().ends_with(&format!("{driver}-metadata.json")));
     assert_eq!(spec, expected);
-    let deadline = Instant::now() + DEADLINE;
-    let log = loop {
-        let log = cluster.kubectl(&["logs", "everything"]);
-        if log.lines().last() == Some("1") || Instant::now() > deadline {
-            break log;
-        }
-    };
+    let log = log_to(cluster, "everything", "1");
     let hostname = fs::read_to_string("/etc/hostname").unwrap();
     for expected in ["FPGA_LIBRARY=/opt/fpga/lib", "crw-rw----", hostname.trim(), "\n1\n"] {
         assert!(log.contains(expected), "no {expected:?} in:\n{log}");
@@ -166,6 +160,40 @@ fn specs_with_everything_are_injected() {
     let groups = log.lines().next().unwrap().split("groups=").nth(1).unwrap();
     assert!(groups.split(',').any(|group| group == "44"), "{log}");
     cluster.kubectl(&["delete", "pod", "everything"]);
+    daemon.wait_for("\"message\":\"unprepared\"");
+}
+
+/// What a pod says until its last line is this one, or it has had its time.
+fn log_to(cluster: &Cluster, pod: &str, last: &str) -> String {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let log = cluster.kubectl(&["logs", pod]);
+        if log.lines().last() == Some(last) || Instant::now() > deadline {
+            return log;
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root and Go: hack/test runs it"]
+fn a_node_has_the_mode_of_the_host_and_the_owner_that_the_runtime_gives_it() {
+    let cluster = Cluster::shared();
+    let driver = "owned.example.com";
+    let config = format!("driver: {driver}\nsources: [{{name: fuse, dev: {{paths: [/dev/fuse]}}}}]");
+    let daemon = Driver::start_in(cluster, "owned", &config);
+    let script = "stat -c %a:%u:%g /dev/fuse; (: <>/dev/fuse) && echo opened; echo end; sleep 600";
+    let user = "{runAsUser: 1000, runAsGroup: 1001}";
+    cluster.apply("apply", &(claim(driver, "owned") + &pod("owned", &["owned"], &["owned"], user, script)));
+    wait(cluster, "owned", "Running");
+    let mode = fs::metadata("/dev/fuse").unwrap().permissions().mode() & 0o7777;
+    let log = log_to(cluster, "owned", "end");
+    if env::var("CLAIMFS_TEST_RUNTIME").as_deref() == Ok("crio") {
+        // It knows the user only after it has made the nodes.
+        assert!(log.starts_with(&format!("{mode:o}:0:0\n")), "{log}");
+    } else {
+        assert_eq!(log, format!("{mode:o}:1000:1001\nopened\nend\n"));
+    }
+    cluster.kubectl(&["delete", "pod", "owned"]);
     daemon.wait_for("\"message\":\"unprepared\"");
 }
 

@@ -152,9 +152,8 @@ fn fifty_wait_for_eight_devices_and_are_served_in_order() {
     std::io::Read::read_to_string(&mut daemon.stderr.take().unwrap(), &mut stderr).unwrap();
     daemon.wait().unwrap();
     let granted = stderr.lines().filter(|line| line.contains("\"message\":\"granted\""));
-    let claim = |line: &str| {
-        serde_json::from_str::<Value>(line).unwrap()["claim"].as_str().unwrap().to_owned()
-    };
+    let claim =
+        |line: &str| serde_json::from_str::<Value>(line).unwrap()["claim"].as_str().unwrap().to_owned();
     let granted: Vec<String> = granted.map(claim).skip(1).collect();
     assert_eq!(granted, order);
     watch.kill().unwrap();

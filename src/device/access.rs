@@ -13,7 +13,7 @@ use super::name::{NameError, name};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Access {
-    /// Owner of the node in the container; without it the container's user.
+    /// Owner of the node in the container; without it the runtime's choice: the container's user, with CRI-O root.
     pub uid: Option<u32>,
     /// Group of the node in the container.
     pub gid: Option<u32>,
